@@ -4,7 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
+from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
+
+LOSSES = ((0, 1, 2), (3, 4), (5, 6))  # of the rows of three devices
 
 
 def plot_by_rows(accuracies: Mapping[int, Sequence[float]]) -> Picture:
@@ -22,3 +26,23 @@ def plot_by_rows(accuracies: Mapping[int, Sequence[float]]) -> Picture:
 
     names = ", ".join(map(str, accuracies))
     return Picture(draw, f"test accuracy by rows of a device: {names}")
+
+
+def draw_sums() -> Panels:
+    """Draw how devices take one mean of losses, by their sums and counts."""
+    total = sum(map(sum, LOSSES))
+    count = sum(map(len, LOSSES))
+    lanes = []
+    for rank, losses in enumerate(LOSSES):
+        has = "losses\n" + ", ".join(map(str, losses))
+        sends = f"sum {sum(losses)},\ncount {len(losses)}"
+        mean = f"{total} / {count}\n= {total / count:g}" if rank == 0 else ""
+        lanes.append(device(rank, has, sends, mean))
+    drawn = draw_lanes(
+        "One mean of seven losses",
+        lanes,
+        [Sent((rank, 1), (0, 2)) for rank in (1, 2)],
+        "Each device has the sum and the count of its losses. Devices 1 and 2 "
+        f"send theirs to device 0, which divides once: {total} / {count}.",
+    )
+    return Panels([drawn], in_a_row=1, width=24)

@@ -2,8 +2,8 @@
 
 ``datasets``, ``batches`` -- data; ``models``, ``resnet`` -- networks;
 ``loop`` -- the training loop;
-``plots``, ``boxes``, ``matrices``, ``shares`` -- pictures; ``live`` -- a
-    figure with controls, in a cell; ``show`` -- listings;
+``plots``, ``boxes``, ``matrices``, ``shares``, ``lanes`` -- pictures;
+``live`` -- a figure with controls, in a cell; ``show`` -- listings;
 ``passes`` -- forward and backward on ranks, timed;
 ``engine_pairs`` -- our engines beside PyTorch's, on ranks;
 ``rounding`` -- a bound of differences that are rounding;

@@ -203,21 +203,29 @@ class Panels:
     Args:
         pictures: Each has its own text for those who see no pictures.
         in_a_row: How many stand side by side on a wide page, at most.
+        width: How wide one is where all have room, in rem (16 pixels).
     """
 
-    def __init__(self, pictures: Sequence[Drawing], in_a_row: int = 3) -> None:
+    def __init__(
+        self,
+        pictures: Sequence[Drawing],
+        in_a_row: int = 3,
+        width: float = 16.0,
+    ) -> None:
         self.pictures = pictures
         self.in_a_row = in_a_row
+        self.width = width
 
     def __repr__(self) -> str:
         return "\n".join(f"<drawing: {p.title}>" for p in self.pictures)
 
     def _repr_html_(self) -> str:
         row = "display:flex;flex-wrap:wrap;justify-content:center;gap:0.75rem"
-        row += f";max-width:{16 * self.in_a_row}rem;margin:auto"
+        row += f";max-width:{self.width * self.in_a_row:g}rem;margin:auto"
+        least, most = self.width / 1.28, 1.5 * self.width
+        one = f"flex:1 1 {least:g}rem;max-width:{most:g}rem"
         inner = "\n".join(
-            f'<div style="flex:1 1 12.5rem;max-width:24rem">{p.svg}</div>'
-            for p in self.pictures
+            f'<div style="{one}">{p.svg}</div>' for p in self.pictures
         )
         return f'<div class="panels" style="{row}">\n{inner}\n</div>'
 

@@ -8,8 +8,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
-from dpkit.theory.timeline.drawing import INK
+from dpkit.theory.timeline.drawing import INK, Drawing
 
 # Batch norm -> cuts between the rows that it sees: to normalize, to update.
 CUTS = {
@@ -83,3 +85,48 @@ def plot_recipe(
     words = ", ".join(f"{name} {level}" for name, level in levels.items())
     title = f"test accuracy by epoch: {', '.join(ways)}; {words}"
     return Picture(draw, title, (5.2, 4.4))
+
+
+def draw_wrappers() -> Panels:
+    """Draw a step of PyTorch's two wrappers on two devices."""
+    return Panels([_ddp(), _data_parallel()], in_a_row=1, width=24)
+
+
+def _ddp() -> Drawing:
+    lanes = [
+        device(
+            rank, "replica", f"shard {rank}", f"loss {rank}", "gradient",
+            "update", name="process",
+        )
+        for rank in (0, 1)
+    ]  # fmt: skip
+    return draw_lanes(
+        "DistributedDataParallel",
+        lanes,
+        [Sent((0, 3), (1, 3), "averaged", both=True)],
+        "Each process has a replica, a shard and a loss. The gradients are "
+        "averaged, and each process updates its replica.",
+        "a process for each device",
+    )
+
+
+def _data_parallel() -> Drawing:
+    lanes = [
+        device(0, "module", "shard 0", "outputs,\nloss", "gradient", "update"),
+        device(1, "copy", "shard 1", "outputs", "gradient"),
+    ]
+    sent = [
+        Sent((0, 0), (1, 0), "copied"),
+        Sent((0, 2), (1, 2), both=True),
+        Sent((1, 3), (0, 3), "added"),
+    ]
+    return draw_lanes(
+        "DataParallel",
+        lanes,
+        sent,
+        "The module is copied from device 0 to device 1 in each step. The "
+        "outputs of device 1 go to device 0, which computes the loss, and "
+        "their gradients come back. The gradients of the copy are added to "
+        "those of device 0, which alone updates.",
+        "one process for all devices",
+    )

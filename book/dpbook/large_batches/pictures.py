@@ -7,6 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import NullFormatter, NullLocator
 
+from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.large_batches.results import RULES
 from dpbook.large_batches.runs import RECIPE, WARMUPS, schedule
@@ -109,3 +111,36 @@ def plot_rates(errors: Mapping[int, Mapping[float, float]]) -> Picture:
 
     title = "mean test error by batch and learning rate"
     return Picture(draw, title, (5.2, 4.2))
+
+
+def draw_one_large_step(k: int = 4) -> Panels:
+    """Draw k steps of one device, and one step of k devices.
+
+    Both take the same images.
+    """
+    size = RECIPE.batch_size
+    parts = [f"images\n{i * size}–{(i + 1) * size - 1}" for i in range(k)]
+    steps = [f"{part}\nstep {i + 1}" for i, part in enumerate(parts)]
+    alone = draw_lanes(
+        "One device",
+        [device(0, *steps)],
+        words=f"It takes {k} steps with {size} images each.",
+        cut=f"{k} steps with {size} images",
+        width=300,
+    )
+    together = draw_lanes(
+        f"{k} devices",
+        [
+            device(rank, part, "gradient", "step 1")
+            for rank, part in enumerate(parts)
+        ],
+        [
+            Sent((rank, 1), (rank + 1, 1), "summed", both=True)
+            for rank in range(k - 1)
+        ],
+        f"Each has {size} of the images. They sum their gradients, and take "
+        f"one step with all {k * size}.",
+        cut=f"one step with {k * size} images",
+        width=300,
+    )
+    return Panels([alone, together], in_a_row=2, width=20)

@@ -1,1 +1,4 @@
-"""What the chapter ``memory`` alone needs: checks of its exercises."""
+"""What the chapter ``memory`` draws and checks.
+
+``pictures`` -- what the memory holds in a step; ``check`` -- its exercises.
+"""

@@ -1,5 +1,6 @@
 """What the chapter ``overlap`` runs, draws and checks.
 
 ``runs`` -- steps that send gradients at different times;
-``engines``, ``programs`` -- both engines, simulated and in processes.
+``engines``, ``programs`` -- both engines, simulated and in processes;
+``pictures`` -- gradients on their way, and buckets on a link.
 """

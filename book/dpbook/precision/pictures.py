@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from matplotlib.axes import Axes
 
+from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import Picture
+from dpkit.theory.timeline.drawing import Drawing
+
+NUMBERS = (256, 1, 1, 1)  # of each device
 
 
 def plot_distances(distances: Mapping[str, Sequence[float]]) -> Picture:
@@ -19,3 +25,62 @@ def plot_distances(distances: Mapping[str, Sequence[float]]) -> Picture:
 
     names = ", ".join(distances)
     return Picture(draw, f"distance of two runs by step: {names}")
+
+
+def draw_orders() -> Panels:
+    """Draw how four devices add up numbers of bfloat16, in two orders.
+
+    Example:
+        >>> draw_orders().pictures[1].title[-34:]
+        'added in pairs first: 256, 2, 258.'
+    """
+    return Panels([_one_by_one(), _in_pairs()], in_a_row=2, width=20)
+
+
+def _one_by_one() -> Drawing:
+    """Draw device 0, which adds the number of one device after another."""
+    sums = [first := NUMBERS[0]]
+    for number in NUMBERS[1:]:
+        sums.append(first := rounded_sum(first, number))
+    lanes = [device(0, *map(str, sums))]
+    lanes += [device(rank, str(NUMBERS[rank])) for rank in (1, 2, 3)]
+    sent = [Sent((rank, 0), (0, rank)) for rank in (1, 2, 3)]
+    words = f"Device 0 adds the others one by one: {_listed(sums)}."
+    cut = "one after another"
+    return draw_lanes("A star", lanes, sent, words, cut, width=300)
+
+
+def _in_pairs() -> Drawing:
+    """Draw two pairs of devices, which add before their sums are added."""
+    a, b, c, d = NUMBERS
+    first, second = rounded_sum(a, b), rounded_sum(c, d)
+    total = rounded_sum(first, second)
+    lanes = [
+        device(0, str(a), str(first), str(total)),
+        device(1, str(b)),
+        device(2, str(c), str(second)),
+        device(3, str(d)),
+    ]
+    sent = [
+        Sent((1, 0), (0, 1)),
+        Sent((3, 0), (2, 1)),
+        Sent((2, 1), (0, 2)),
+    ]
+    words = (
+        f"Numbers are added in pairs first: {_listed([first, second, total])}."
+    )
+    return draw_lanes("A tree", lanes, sent, words, "pairs first", width=300)
+
+
+def rounded_sum(a: int, b: int) -> int:
+    """Return a sum as bfloat16 has it.
+
+    Example:
+        >>> rounded_sum(256, 1), rounded_sum(256, 2)
+        (256, 258)
+    """
+    return int(torch.tensor(a, dtype=torch.bfloat16) + b)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))

@@ -2,5 +2,5 @@
 
 ``runs`` -- a step of ResNet-18, and an epoch whose images lie on the device;
 ``scaling`` -- steps of two engines on k devices, and what limits them;
-``pictures`` -- their speed-ups, and where the time of a device goes.
+``pictures`` -- a step, speed-ups, and where the time of a device goes.
 """

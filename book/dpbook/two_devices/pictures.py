@@ -4,9 +4,11 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
+from dpbook.common.lanes import Block, Lane, Sent, device, draw_lanes
+from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpkit.theory.clock.record import is_host
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.theory.timeline.drawing import QUIET, Drawing
 from dpkit.theory.timeline.timeline import Timeline
 
 PARTS = ("computing", "replicating", "returning", "images", "idle")
@@ -63,3 +65,41 @@ def _part(device: str, kind: str, name: str) -> str:
         return "images"
     target = name.split()[-1] if name.startswith("copy to") else device
     return "returning" if target.endswith(":0") else "replicating"
+
+
+def draw_second_device() -> Panels:
+    """Draw what a second device saves of a step, and what it adds."""
+    return Panels([_alone(), _together()], in_a_row=1, width=24)
+
+
+def _alone() -> Drawing:
+    images = Block("256 images", 1, 2)
+    lanes = [
+        Lane("device 0", [images, Block("update", 3)], COLOURS[0]),
+        Lane("host", [Block("launch", 0)]),
+    ]
+    words = "The host launches, and the device computes on 256 images."
+    return draw_lanes(
+        "One device", lanes, [Sent((1, 0), (0, 1))], words, num_columns=5
+    )
+
+
+def _together() -> Drawing:
+    lanes = [
+        device(0, "", "128\nimages", "", "sum", "update"),
+        Lane("host", [Block("launch", 0), Block("launch", 1)]),
+        device(1, "", "", "128\nimages", "", "update"),
+    ]
+    sent = [
+        Sent((1, 0), (0, 1)),
+        Sent((1, 1), (2, 2)),
+        Sent((2, 2), (0, 3)),
+        Sent((0, 3), (2, 4)),
+    ]
+    return draw_lanes(
+        "Two devices",
+        lanes,
+        sent,
+        "The host launches twice, and each device computes on 128 images. "
+        "Device 1 sends its gradients to device 0, and the sums come back.",
+    )
