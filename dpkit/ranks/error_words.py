@@ -16,8 +16,8 @@ def in_words(error: BaseException) -> str:
     """
     try:
         text = str(error)
-    except Exception:
-        text = "<exception str() failed>"  # as Python's tracebacks have it
+    except BaseException:  # as in Python's tracebacks
+        text = "<exception str() failed>"
     if isinstance(error, WordsError):
         return text
     # An error of a DataLoader's worker ends in the lines of its traceback.

@@ -87,13 +87,18 @@ class NoTextError(Exception):
         return None
 
 
+class LeavingError(Exception):
+    def __str__(self):
+        raise SystemExit
+
+
 def fail_with(kind):
     if dist.get_rank() == 1:
         raise kind
     dist.barrier()
 
 
-@pytest.mark.parametrize("kind", [UntoldError, NoTextError])
+@pytest.mark.parametrize("kind", [UntoldError, NoTextError, LeavingError])
 def test_an_error_without_a_text_has_its_rank(kind):
     error = error_of(fail_with, 2, kind)
     text = f"{kind.__name__}: <exception str() failed>"
