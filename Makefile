@@ -69,7 +69,8 @@ HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|k
 FIT := $(PY) -P scripts/fit_for_tests.py
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := $(patsubst %,tests/dpkit/test_%.py,\
-  processes workers machine sim configuration pinned) tests/book/test_job.py
+  processes workers machine sim configuration pinned) \
+  tests/book/test_job.py::test_any_number_of_ranks
 # These run on any torch that dpkit.sim.TRIED names.
 ON_RANKS := $(patsubst %,tests/dpkit/test_%.py,\
   ranks ranks_waiting engines_on_ranks needed)
