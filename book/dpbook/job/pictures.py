@@ -19,7 +19,7 @@ def draw_lost_process() -> Panels:
     return Panels(
         [
             _moment(
-                "Each step",
+                "Step 8",
                 "every rank has its own rows",
                 ["step 8"] * 3,
                 [

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
-from dpbook.common.lanes import Block, Lane, Sent, device, draw_lanes
+from dpbook.common.lanes import Block, Lane, Sent, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpkit.theory.clock.record import is_host
@@ -73,28 +73,30 @@ def draw_second_device() -> Panels:
 
 
 def _alone() -> Drawing:
-    images = Block("256 images", 1, 2)
+    device_0 = [Block("256 images", 1, 4), Block("update", 5)]
     lanes = [
-        Lane("device 0", [images, Block("update", 3)], COLOURS[0]),
+        Lane("device 0", device_0, COLOURS[0]),
         Lane("host", [Block("launch", 0)]),
     ]
     words = "The host launches, and the device computes on 256 images."
     return draw_lanes(
-        "One device", lanes, [Sent((1, 0), (0, 1))], words, num_columns=5
+        "One device", lanes, [Sent((1, 0), (0, 1))], words, num_columns=6
     )
 
 
 def _together() -> Drawing:
+    device_0 = [Block("128 images", 1, 2), Block("sum", 4, 0.8)]
+    device_1 = [Block("128 images", 2, 2)]
     lanes = [
-        device(0, "", "128\nimages", "", "sum", "update"),
+        Lane("device 0", [*device_0, Block("update", 4.8)], COLOURS[0]),
         Lane("host", [Block("launch", 0), Block("launch", 1)]),
-        device(1, "", "", "128\nimages", "", "update"),
+        Lane("device 1", [*device_1, Block("update", 4.8)], COLOURS[1]),
     ]
     sent = [
         Sent((1, 0), (0, 1)),
         Sent((1, 1), (2, 2)),
-        Sent((2, 2), (0, 3)),
-        Sent((0, 3), (2, 4)),
+        Sent((2, 3), (0, 4)),
+        Sent((0, 3.75), (2, 4.8)),
     ]
     return draw_lanes(
         "Two devices",
@@ -102,4 +104,5 @@ def _together() -> Drawing:
         sent,
         "The host launches twice, and each device computes on 128 images. "
         "Device 1 sends its gradients to device 0, and the sums come back.",
+        num_columns=6,
     )
