@@ -130,6 +130,19 @@ def test_groups_are_those_of_the_grid():
         assert len(set(colours)) == len(groups)
 
 
+def test_devices_are_numbered_as_the_planner_numbers_them():
+    """The tensor group is inside, then the replicas, then the stages."""
+    (picture,) = draw_layout().pictures
+    root = ElementTree.fromstring(picture.svg)
+    names = [t for t in root.iter(SVG + "text") if "device" in t.text]
+    placed = {int(t.text[-1]): t for t in names}
+    for device, name in placed.items():
+        assert name.get("y") == placed[device ^ 1].get("y")
+        assert name.get("x") == placed[device ^ 2].get("x")
+        assert name.get("fill") == placed[device ^ 3].get("fill")
+        assert name.get("fill") != placed[device ^ 4].get("fill")
+
+
 def test_both_schedules_wait_for_as_long_on_each_device():
     given = {"a": schedules.NAMED["gpipe"], "b": schedules.NAMED["1f1b"]}
     steps = {name: make(3, 4) for name, make in given.items()}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dpbook.batch_norm.pictures import draw_sums
-from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.data_parallelism_concise.pictures import draw_wrappers
 from dpbook.devices.pictures import draw_launches
 from dpbook.elsewhere.pictures import draw_same_step
@@ -72,7 +72,11 @@ def test_words_lie_in_their_boxes(draw):
 
 def test_an_arrow_leads_from_block_to_block():
     lanes = device(0, "a", "b", "c"), device(1, "a", "", "c")
-    sent = [Sent((1, 2), (0, 2)), Sent((0, 2), (1, 2)), Sent((1, 0), (0, 1))]
+    sent = [
+        Arrow((1, 2), (0, 2)),
+        Arrow((0, 2), (1, 2)),
+        Arrow((1, 0), (0, 1)),
+    ]
     root = ElementTree.fromstring(draw_lanes("A picture", lanes, sent).svg)
     shafts = [p.get("d") for p in root.iter(SVG + "path") if p.get("stroke")]
     up, down, across = (

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 
-from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 
@@ -41,7 +41,7 @@ def draw_sums() -> Panels:
     drawn = draw_lanes(
         "One mean of seven losses",
         lanes,
-        [Sent((rank, 1), (0, 2)) for rank in (1, 2)],
+        [Arrow((rank, 1), (0, 2)) for rank in (1, 2)],
         "Each device has the sum and the count of its losses. Devices 1 and 2 "
         f"send theirs to device 0, which divides once: {total} / {count}.",
     )

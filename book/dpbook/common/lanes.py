@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpbook.common.matrices import DASHES, GROUND, panel
+from dpbook.common.matrices import BOLD, DASHES, GROUND, heading, panel
 from dpbook.common.plots import COLOURS
 from dpkit.theory.timeline.drawing import (
     INK,
@@ -28,7 +28,6 @@ WIDTH = 390.0  # of a picture, in pixels
 EDGE = 8.0  # between the blocks and the edges of the lane
 LINE = 15.0  # from one line of words to the next
 BOLD_LETTER = 8.0  # the width to leave for a letter of a name
-BOLD = ' font-weight="600"'
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Arrow:
     """An arrow from a lane to another: each end is a lane and a column."""
 
     source: tuple[int, float]
@@ -107,7 +106,7 @@ class Places:
 def draw_lanes(
     name: str,
     lanes: Sequence[Lane],
-    sent: Sequence[Sent] = (),
+    sent: Sequence[Arrow] = (),
     words: str = "",
     cut: str = "",
     width: float = WIDTH,
@@ -119,7 +118,8 @@ def draw_lanes(
         name: What stands above the picture.
         lanes: From above.
         sent: The arrows. One within a column is upright, from lane to lane;
-            any other leads from the end of a block to the begin of another.
+            any other leads from the end of a block to the beginning of
+            another.
         words: What the picture shows, for those who do not see it.
         cut: More words below the name.
         width: In pixels. Letters have 12.5, so on a telephone, which has 356
@@ -128,34 +128,43 @@ def draw_lanes(
 
     Example:
         >>> lanes = device(0, "x", "h"), device(1, "", "h")
-        >>> draw_lanes("A cut", lanes, [Sent((0, 1), (1, 1))], "h is sent.")
+        >>> draw_lanes("A cut", lanes, [Arrow((0, 1), (1, 1))], "h is sent.")
         <drawing: A cut. h is sent.>
     """
-    blocks = [block for lane in lanes for block in lane.blocks]
-    names = [line for lane in lanes for line in lane.name.split("\n")]
-    first = EDGE + BOLD_LETTER * max(map(len, names)) + 6
-    ends = [block.start + block.length for block in blocks]
-    words_of_all = [block.words for block in blocks]
-    words_of_all += [lane.name for lane in lanes]
-    lines = max(len(some.split("\n")) for some in words_of_all)
-    has_words = any(one.words for one in sent)
-    places = Places(
-        width=width,
-        first=first,
-        column=(width - first - EDGE) / max(num_columns, *ends),
-        top=42.0 if cut else 26.0,
-        lane=LINE * lines + 10 + 2 * EDGE,
-        gap=26.0 if has_words else 16.0 if sent else 6.0,
-    )
-    parts = [text(width / 2, 15, name, "middle", BOLD + ' font-size="14"')]
-    if cut:
-        parts.append(text(width / 2, 32, cut, "middle", f' fill="{QUIET}"'))
+    places = _places(lanes, sent, width, num_columns, top=42 if cut else 26)
+    parts = [*heading(width, name, cut)]
     for at, lane in enumerate(lanes):
         parts += _lane(lane, at, places)
     for one in sent:
         parts += _sent(one, places)
     height = places.below(len(lanes) - 1) + 2
     return panel(parts, width, height, f"{name}. {words}")
+
+
+def _places(
+    lanes: Sequence[Lane],
+    sent: Sequence[Arrow],
+    width: float,
+    num_columns: float,
+    top: float,
+) -> Places:
+    """Return where columns and lanes lie, so that all words have room."""
+    blocks = [block for lane in lanes for block in lane.blocks]
+    names = [lane.name for lane in lanes]
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    first = EDGE + BOLD_LETTER * longest + 6
+    ends = [block.start + block.length for block in blocks]
+    words = [*names, *(block.words for block in blocks)]
+    lines = max(len(some.split("\n")) for some in words)
+    has_words = any(one.words for one in sent)
+    return Places(
+        width=width,
+        first=first,
+        column=(width - first - EDGE) / max(num_columns, *ends),
+        top=top,
+        lane=LINE * lines + 10 + 2 * EDGE,
+        gap=26.0 if has_words else 16.0 if sent else 6.0,
+    )
 
 
 def _lane(lane: Lane, at: int, places: Places) -> Iterator[str]:
@@ -185,7 +194,7 @@ def _lines(
         yield text(x, first + LINE * row, part, anchor, more)
 
 
-def _sent(sent: Sent, places: Places) -> Iterator[str]:
+def _sent(sent: Arrow, places: Places) -> Iterator[str]:
     (source, start), (target, end) = sent.source, sent.target
     upright = start == end
     # Upright arrows go from lane to lane, others from block to block.

@@ -30,9 +30,10 @@ from dpkit.theory.timeline.drawing import (
 
 DASHES = ' stroke-dasharray="3 2"'
 GROUND = ' rx="6" fill-opacity="0.1"'
+BOLD = ' font-weight="600"'
 DEVICE_Y, LETTER_Y, SHAPE_Y = 18.0, 38.0, 45.0  # in a band, from above
 BELOW = 22.0  # a rectangle, for its shape
-LARGE = ' font-size="17" font-weight="600"'
+LARGE = f' font-size="17"{BOLD}'
 SIGNS = "·→·→"  # x times W gives h, and h times V gives y
 ITALIC = ' font-style="italic"'
 
@@ -136,7 +137,7 @@ def band(
     tallest = max(matrix.height for matrix, _ in held)
     height = band_height(held, with_shapes)
     yield box(2, y, width - 4, height, colour, GROUND)
-    bold = f' font-weight="600" fill="{colour}"'
+    bold = f'{BOLD} fill="{colour}"'
     yield text(14, y + DEVICE_Y, f"device {device}", more=bold)
     for matrix, part in held:
         top = y + SHAPE_Y + (tallest - matrix.height) / 2
@@ -195,6 +196,19 @@ def arrow(x: float, top: float, bottom: float, ends: str) -> Iterator[str]:
         if ends in (end, "both"):
             corners = f"M{number(x)} {number(tip)}l4.5 {back}h-9z"
             yield f'<path d="{corners}" fill="{INK}"/>'
+
+
+def heading(width: float, title: str, below: str = "") -> Iterator[str]:
+    """Write what stands above a picture: a title, and a quiet line below it.
+
+    Args:
+        width: That of the picture, in pixels.
+        title: Its baseline is 15 pixels from above.
+        below: Its baseline is 32 pixels from above.
+    """
+    yield text(width / 2, 15, title, "middle", BOLD + ' font-size="14"')
+    if below:
+        yield text(width / 2, 32, below, "middle", f' fill="{QUIET}"')
 
 
 class Panels:

@@ -15,7 +15,7 @@ Pictures side by side are moments, one after another (``matrices.Panels``).
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dpbook.common.matrices import arrow, panel
+from dpbook.common.matrices import BOLD, GROUND, arrow, heading, panel
 from dpbook.common.plots import COLOURS
 from dpkit.theory.timeline.drawing import INK, QUIET, Drawing, box, line, text
 
@@ -23,9 +23,7 @@ WIDTH = 240.0  # of a picture
 TOP = 60.0  # of the first band
 GAP = 28.0  # between bands
 MARGIN = 6.0  # above and below the cells of a band
-GROUND = ' rx="6" fill-opacity="0.1"'
 DASHED = f' stroke="{QUIET}" stroke-dasharray="3 2"'
-BOLD = ' font-weight="600"'
 
 
 class Cell(NamedTuple):
@@ -35,7 +33,7 @@ class Cell(NamedTuple):
     words: str = ""
 
 
-Block = Sequence[Sequence[Cell]]  # rows of cells
+Cells = Sequence[Sequence[Cell]]  # in rows
 
 
 class Column(NamedTuple):
@@ -51,7 +49,7 @@ class Device(NamedTuple):
 
     name: str
     home: int | None  # its colour; None: grey
-    blocks: Sequence[Block]  # an empty one is not drawn
+    blocks: Sequence[Cells]  # an empty one is not drawn
 
 
 class Sent(NamedTuple):
@@ -63,7 +61,7 @@ class Sent(NamedTuple):
     words: str = ""
 
 
-def grid(rows: Sequence[str], home: int) -> Block:
+def grid(rows: Sequence[str], home: int) -> Cells:
     """Return a block from letters: "#" is there, and "." is not.
 
     Example:
@@ -74,7 +72,7 @@ def grid(rows: Sequence[str], home: int) -> Block:
     return [[filled[letter] for letter in row] for row in rows]
 
 
-def named(words: Sequence[str], home: int | None) -> Block:
+def named(words: Sequence[str], home: int | None) -> Cells:
     """Return a block of one row, with words in each cell."""
     return [[Cell(home, word) for word in words]]
 
@@ -85,7 +83,7 @@ def colour_of(home: int | None) -> str:
 
 
 def draw_block(
-    block: Block, x: float, y: float, width: float, cell_height: float
+    block: Cells, x: float, y: float, width: float, cell_height: float
 ) -> Iterator[str]:
     """Draw a block of cells, as SVG text, in pixels."""
     if block:
@@ -129,36 +127,45 @@ def draw_moment(
     """
     rows = max(len(block) for device in devices for block in device.blocks)
     tall = rows * cell_height + 2 * MARGIN
-    parts = [
-        text(WIDTH / 2, 15, title, "middle", BOLD + ' font-size="14"'),
-        text(WIDTH / 2, 32, when, "middle", f' fill="{QUIET}"'),
-    ]
+    parts = [*heading(WIDTH, title, when)]
     for column in columns:
         middle = column.x + column.width / 2
         parts.append(text(middle, TOP - 6, column.heading, "middle"))
     for i, device in enumerate(devices):
-        y = TOP + i * (tall + GAP)
-        colour = colour_of(device.home)
-        parts.append(box(2, y, WIDTH - 4, tall, colour, GROUND))
-        ink = f'{BOLD} fill="{colour}"'
-        parts.append(text(10, y + tall / 2 + 4.5, device.name, more=ink))
-        for column, block in zip(columns, device.blocks):
-            top = y + (tall - cell_height * len(block)) / 2
-            parts += draw_block(
-                block, column.x, top, column.width, cell_height
-            )
+        top = TOP + i * (tall + GAP)
+        parts += _band(device, columns, top, tall, cell_height)
     for message in sent:
-        low = TOP + message.above * (tall + GAP) + tall
-        parts += arrow(message.x, low + 3, low + GAP - 3, message.ends)
-        if message.words:
-            at = message.x + 10, low + GAP / 2 + 4.5
-            parts.append(text(*at, message.words))
+        parts += _message(message, TOP + message.above * (tall + GAP) + tall)
     if back_to_first:
         low = TOP + (len(devices) - 1) * (tall + GAP) + tall / 2
         right = columns[-1].x + columns[-1].width
         parts += _arrow_back(right + 3, top=TOP + tall / 2, bottom=low)
     height = TOP + len(devices) * (tall + GAP) - GAP + 2
     return panel(parts, WIDTH, height, f"{title}, {when}. {words}")
+
+
+def _band(
+    device: Device,
+    columns: Sequence[Column],
+    top: float,
+    height: float,
+    cell_height: float,
+) -> Iterator[str]:
+    """Draw the band of a device, with its name and its blocks."""
+    colour = colour_of(device.home)
+    yield box(2, top, WIDTH - 4, height, colour, GROUND)
+    ink = f'{BOLD} fill="{colour}"'
+    yield text(10, top + height / 2 + 4.5, device.name, more=ink)
+    for column, block in zip(columns, device.blocks):
+        y = top + (height - cell_height * len(block)) / 2
+        yield from draw_block(block, column.x, y, column.width, cell_height)
+
+
+def _message(message: Sent, low: float) -> Iterator[str]:
+    """Draw an arrow in the gap below a band, which ends at ``low``."""
+    yield from arrow(message.x, low + 3, low + GAP - 3, message.ends)
+    if message.words:
+        yield text(message.x + 10, low + GAP / 2 + 4.5, message.words)
 
 
 def _arrow_back(x: float, top: float, bottom: float) -> Iterator[str]:

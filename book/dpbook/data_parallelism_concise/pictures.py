@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpkit.theory.timeline.drawing import INK, Drawing
@@ -103,7 +103,7 @@ def _ddp() -> Drawing:
     return draw_lanes(
         "DistributedDataParallel",
         lanes,
-        [Sent((0, 3), (1, 3), "averaged", both=True)],
+        [Arrow((0, 3), (1, 3), "averaged", both=True)],
         "Each process has a replica, a shard and a loss. The gradients are "
         "averaged, and each process updates its replica.",
         "a process for each device",
@@ -116,9 +116,9 @@ def _data_parallel() -> Drawing:
         device(1, "copy", "shard 1", "outputs", "gradient"),
     ]
     sent = [
-        Sent((0, 0), (1, 0), "copied"),
-        Sent((0, 2), (1, 2), both=True),
-        Sent((1, 3), (0, 3), "added"),
+        Arrow((0, 0), (1, 0), "copied"),
+        Arrow((0, 2), (1, 2), both=True),
+        Arrow((1, 3), (0, 3), "added"),
     ]
     return draw_lanes(
         "DataParallel",

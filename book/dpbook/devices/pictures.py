@@ -1,6 +1,6 @@
 """A picture of the host and the device: launches, and what they start."""
 
-from dpbook.common.lanes import Block, Lane, Sent, device, draw_lanes
+from dpbook.common.lanes import Arrow, Block, Lane, device, draw_lanes
 from dpbook.common.matrices import Panels
 
 PRODUCT = 3  # as long as so many launches, as in fig-devices-launch
@@ -30,11 +30,11 @@ def draw_launches() -> Panels:
         Lane("host", host),
         Lane("device 0", products, device(0).colour),
     ]
-    launched = [Sent((0, i), (1, start)) for i, start in enumerate(starts)]
+    launched = [Arrow((0, i), (1, start)) for i, start in enumerate(starts)]
     drawn = draw_lanes(
         "Three products",
         lanes,
-        [*launched, Sent((1, done - 1), (0, done))],
+        [*launched, Arrow((1, done - 1), (0, done))],
         "The host launches them one after another and waits. The device "
         "computes each for as long as three launches take. When the last is "
         "done, the host goes on.",

@@ -1,6 +1,6 @@
 """A picture of the step that all frameworks take."""
 
-from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.elsewhere.cuts import by_tensor_split
 
@@ -18,7 +18,7 @@ def draw_same_step() -> Panels:
     drawn = draw_lanes(
         f"A step with {ROWS} rows",
         lanes,
-        [Sent((0, 2), (1, 2), "added up", both=True)],
+        [Arrow((0, 2), (1, 2), "added up", both=True)],
         f"Device 0 has {first} rows and device 1 has {second}. Each takes the "
         "gradient of the sum of its losses. The two gradients are added up, "
         f"and each device divides the sum by {ROWS} and updates.",

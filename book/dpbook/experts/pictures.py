@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from dpbook.common.matrices import Panels
 from dpbook.common.shares import (
-    Block,
     Cell,
+    Cells,
     Column,
     Device,
     Sent,
@@ -83,7 +83,7 @@ def _moment(
     return draw_moment(title, when, columns, devices, arrows, " ".join(has))
 
 
-def _cells(tokens: Sequence[int], words: Sequence[str]) -> Block:
+def _cells(tokens: Sequence[int], words: Sequence[str]) -> Cells:
     """Return a cell for each token, in the colour of its first rank."""
     home = {token: rank for rank, own in enumerate(OWN) for token in own}
     return [[Cell(home[t], word) for t, word in zip(tokens, words)]]

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.large_batches.results import RULES
@@ -135,7 +135,7 @@ def draw_one_large_step(k: int = 4) -> Panels:
             for rank, part in enumerate(parts)
         ],
         [
-            Sent((rank, 1), (rank + 1, 1), "summed", both=True)
+            Arrow((rank, 1), (rank + 1, 1), "summed", both=True)
             for rank in range(k - 1)
         ],
         f"Each has {size} of the images. They sum their gradients, and take "

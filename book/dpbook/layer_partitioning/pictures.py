@@ -10,6 +10,7 @@ from dpbook.common.matrices import (
     arrow,
     band,
     band_height,
+    heading,
     in_a_line,
     panel,
 )
@@ -82,8 +83,7 @@ def _last_layer(
     """Draw x W = z on two devices, W and z by columns."""
     sizes = {"x": (4, 2), "W": (2, 8), "z": (4, 8)}
     x, w, z = in_a_line(sizes, 9.0, LOSS_WIDTH)
-    bold = ' font-weight="600" font-size="14"'
-    parts = [drawing.text(LOSS_WIDTH / 2, 15, title, "middle", bold)]
+    parts = [*heading(LOSS_WIDTH, title)]
     top = 26.0
     for device, cut in enumerate([(0, 4), (4, 8)]):
         scores = z.whole if gathered else z.columns(*cut)

@@ -13,15 +13,8 @@ Two stages, one below the other, each with two replicas of two devices::
 
 from collections.abc import Iterator
 
-from dpbook.common.matrices import Panels, arrow, panel
-from dpbook.common.shares import (
-    BOLD,
-    GROUND,
-    colour_of,
-    draw_block,
-    grid,
-    level_arrow,
-)
+from dpbook.common.matrices import BOLD, GROUND, Panels, arrow, panel
+from dpbook.common.shares import colour_of, draw_block, grid, level_arrow
 from dpkit.theory.timeline.drawing import QUIET, box, text
 
 WIDTH = 256.0

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from matplotlib.axes import Axes
 
-from dpbook.common.lanes import Sent, device, draw_lanes
+from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import Picture
 from dpkit.theory.timeline.drawing import Drawing
@@ -44,7 +44,7 @@ def _one_by_one() -> Drawing:
         sums.append(first := rounded_sum(first, number))
     lanes = [device(0, *map(str, sums))]
     lanes += [device(rank, str(NUMBERS[rank])) for rank in (1, 2, 3)]
-    sent = [Sent((rank, 0), (0, rank)) for rank in (1, 2, 3)]
+    sent = [Arrow((rank, 0), (0, rank)) for rank in (1, 2, 3)]
     words = f"Device 0 adds the others one by one: {_listed(sums)}."
     cut = "one after another"
     return draw_lanes("A star", lanes, sent, words, cut, width=300)
@@ -62,9 +62,9 @@ def _in_pairs() -> Drawing:
         device(3, str(d)),
     ]
     sent = [
-        Sent((1, 0), (0, 1)),
-        Sent((3, 0), (2, 1)),
-        Sent((2, 1), (0, 2)),
+        Arrow((1, 0), (0, 1)),
+        Arrow((3, 0), (2, 1)),
+        Arrow((2, 1), (0, 2)),
     ]
     words = (
         f"Numbers are added in pairs first: {_listed([first, second, total])}."

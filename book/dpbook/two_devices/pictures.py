@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
-from dpbook.common.lanes import Block, Lane, Sent, draw_lanes
+from dpbook.common.lanes import Arrow, Block, Lane, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpkit.theory.clock.record import is_host
@@ -80,7 +80,7 @@ def _alone() -> Drawing:
     ]
     words = "The host launches, and the device computes on 256 images."
     return draw_lanes(
-        "One device", lanes, [Sent((1, 0), (0, 1))], words, num_columns=6
+        "One device", lanes, [Arrow((1, 0), (0, 1))], words, num_columns=6
     )
 
 
@@ -93,10 +93,10 @@ def _together() -> Drawing:
         Lane("device 1", [*device_1, Block("update", 4.8)], COLOURS[1]),
     ]
     sent = [
-        Sent((1, 0), (0, 1)),
-        Sent((1, 1), (2, 2)),
-        Sent((2, 3), (0, 4)),
-        Sent((0, 3.75), (2, 4.8)),
+        Arrow((1, 0), (0, 1)),
+        Arrow((1, 1), (2, 2)),
+        Arrow((2, 3), (0, 4)),
+        Arrow((0, 3.75), (2, 4.8)),
     ]
     return draw_lanes(
         "Two devices",

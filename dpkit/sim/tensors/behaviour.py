@@ -65,7 +65,7 @@ class Behaviour(torch.Tensor):
                 "torch.compile does not know simulated devices (device: "
                 f"{device}); run without it"
             )
-        if backing.is_quantized:
+        if backing.is_quantized:  # an operator may make one of a dense one
             check_dense(backing, device)
         tensor = torch.Tensor._make_wrapper_subclass(
             cls,
