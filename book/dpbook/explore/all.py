@@ -9,6 +9,7 @@ from dpbook.explore.calculator import CALCULATOR
 from dpbook.explore.collectives import COLLECTIVES
 from dpbook.explore.decision import DECISION
 from dpbook.explore.figure import LiveFigure
+from dpbook.explore.memory import MEMORY
 from dpbook.explore.pipeline import PIPELINE
 from dpbook.explore.planner import PLANNER
 from dpbook.explore.puzzles import BUCKETS, MESSAGES, ORDER, PLACEMENT
@@ -16,7 +17,10 @@ from dpbook.explore.ring import RING
 from dpbook.explore.step import STEP
 from dpkit.theory.units import check_known
 
-_MODELS = (STEP, PIPELINE, COLLECTIVES, DECISION, PLANNER, CALCULATOR, RING)
+_MODELS = (
+    *(STEP, PIPELINE, COLLECTIVES, DECISION),
+    *(PLANNER, CALCULATOR, MEMORY, RING),
+)
 _PUZZLES = (ORDER, BUCKETS, MESSAGES, PLACEMENT)
 
 FIGURES: dict[str, LiveFigure] = {f.name: f for f in (*_MODELS, *_PUZZLES)}
