@@ -155,6 +155,12 @@ def test_what_flash_attention_does_not_take_has_the_other_kernel(
     assert both_ways(qkv, is_causal=True) == expected(q, k, blocks, size=64)
 
 
+def test_what_cuda_composes_computes_all_scores(device):
+    """No kernel of CUDA takes 64 bits; the CPU's does, and fills in."""
+    qkv = operands(device, 700, 700, dtype=torch.float64)
+    assert both_ways(qkv, is_causal=True) == both_ways(qkv)
+
+
 @pytest.mark.parametrize("device", ["laptop-cpu"], indirect=True)
 @pytest.mark.parametrize(("n", "rows"), [(150, 32), (600, 64), (1100, 256)])
 def test_a_cpu_computes_the_blocks_of_its_own_kernel(n, rows, device):
