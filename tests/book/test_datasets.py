@@ -134,6 +134,22 @@ def test_without_the_repository_the_full_set_is_thinned_out(
         assert torch.equal(ours.labels, theirs.labels)
 
 
+def test_the_sample_is_every_sixth_and_every_fifth_of_a_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the full set is not at hand: a small one stands in."""
+    numbers = torch.arange(120)
+    whole = Labelled(numbers.view(-1, 1, 1, 1), numbers // 2 % 10)
+    monkeypatch.setattr(datasets.resources, "files", lambda _: tmp_path)
+    monkeypatch.setattr(datasets, "_load_full_set", lambda: (whole, whole))
+    for part, step in zip(load_fashion_mnist(), (6, 5), strict=True):
+        images = part.images.flatten()
+        assert torch.equal(images, images.sort().values)
+        for label in range(10):
+            ours = numbers[whole.labels == label][::step]
+            assert torch.equal(images[part.labels == label], ours)
+
+
 def test_without_images_and_network_the_reader_learns_what_to_do(
     tiny: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

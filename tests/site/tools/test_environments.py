@@ -157,6 +157,23 @@ def test_no_torch_or_another_environment(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_environment_that_was_interrupted_is_not_taken_for_a_whole_one(
+    tmp_path, monkeypatch, capsys
+):
+    folder = tmp_path / "new"
+
+    def interrupted(folder):
+        folder.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch_there, "make", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        torch_there.main(folder)
+    assert torch_there.main(folder) == 1
+    said = capsys.readouterr().err
+    assert f"a part of one; first: rm -r {folder}" in said
+
+
 # --------------------------------------------- before the tests are run
 
 
