@@ -112,13 +112,17 @@ def test_a_list_and_a_tuple_of_devices_will_do(act):
         act(kind(dpkit.devices(1, "cpu")))
 
 
-@pytest.mark.filterwarnings("ignore:.*(CSR|nested) tensor")
-@pytest.mark.parametrize("kind", ["sparse_coo", "sparse_csr", "nested"])
+@pytest.mark.filterwarnings("ignore:.*(CSR|nested|quantized) tensor")
+@pytest.mark.parametrize(
+    "kind", ["sparse_coo", "sparse_csr", "nested", "quantized"]
+)
 def test_a_collective_refuses_what_is_not_dense(kind):
     def make():
         x = torch.eye(3)
         if kind == "nested":
             return torch.nested.nested_tensor([x])
+        if kind == "quantized":
+            return torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
         return x.to_sparse(layout=getattr(torch, kind))
 
     with pytest.raises(NotImplementedError, match=rf"of tensor: {kind}\)"):
