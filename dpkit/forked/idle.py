@@ -49,7 +49,7 @@ class ProcessWatch(IdleWatch):
     advice = (
         "No other rank is at work: if it waits for one of them, outside of "
         "torch.distributed, it may wait for ever. Ctrl-C ends the launch, "
-        "and so does --idle-limit SECONDS of dpkit torchrun"
+        "and so does the option --idle-limit SECONDS"
     )
 
     def __init__(self, ranks: Sequence[WatchedRank], limit: float) -> None:
