@@ -21,7 +21,8 @@ TOC = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
 NAMES = [
     name
     for part in TOC["parts"]
-    for entry in part["chapters"]
+    for chapter in part["chapters"]
+    for entry in [chapter, *chapter.get("sections", [])]
     if (name := entry["file"].removeprefix("book/")) in ROWS
 ]
 
