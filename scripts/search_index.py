@@ -22,10 +22,8 @@ from typing import Any, NamedTuple
 
 from sphinx.search.en import SearchEnglish
 
-# The package is found by its own names, below all pages; the code of the book
-# is not found at all.
+# The package is found by its own names, below all pages.
 LAST = "api"
-LEFT_OUT = ("api-book",)
 GLOSSARIES = ("book/terms", "book/notation")
 # These pages name what other pages explain.
 LISTS = (
@@ -179,7 +177,6 @@ def search_index(site: Path) -> dict[str, Any]:
     texts = {
         page: page_of((site / f"{page}.html").read_text("utf-8"))
         for page in pages
-        if page.removeprefix("book/") not in LEFT_OUT
     }
     counts = {page: counts_of(text) for page, text in texts.items()}
     factors = {f"book/{name}": OF_LISTS for name in LISTS}

@@ -51,12 +51,11 @@ export function differing(root, commit) {
 export function madeOf(file) {
   const [, text] = /^book\/([\w-]+)\.(?:ipynb|md)$/.exec(file) ?? [];
   const [, room] = /^book\/dpbook\/(\w+)\//.exec(file) ?? [];
-  const [, module] = /^(?:book\/)?(dp(?:kit|book)\/.+?)(?:\/__init__)?\.py$/.exec(file) ?? [];
+  const [, module] = /^(dpkit\/.+?)(?:\/__init__)?\.py$/.exec(file) ?? [];
   return [
     ...text ? [`book/${text}.html`, "search.html"] : [],
     ...room ? [`book/${room.replaceAll("_", "-")}.html`] : [],
-    ...module ? [`_modules/${module}.html`,
-      module.startsWith("dpkit") ? "book/api.html" : "book/api-book.html"] : [],
+    ...module ? [`_modules/${module}.html`, "book/api.html"] : [],
   ];
 }
 

@@ -45,6 +45,14 @@ def test_the_reference_has_all_names_of_the_package():
     assert set(dpkit.__all__) - set(listed) == {"sim"}  # a package
 
 
+def test_the_pages_describe_the_package_and_none_of_the_books_own_code():
+    """What a page describes has pages of source, and the search finds it."""
+    pages = [page.read_text("utf-8") for page in sorted(BOOK.glob("*.md"))]
+    text = "\n".join([*pages, *map(markdown, NOTEBOOKS)])
+    of_modules = re.findall(r"(?m)^\.\. auto\w+:: (\w+)", text)
+    assert set(of_modules) == {"dpkit"}
+
+
 def test_the_index_has_each_exercise_once_under_its_chapter():
     label = r"```\{exercise\} [^\n]+\n:label: (\S+)"
     given = {
