@@ -179,12 +179,14 @@ serve: free-port book  ## show the site on http://localhost:8000, or on PORT=…
 free-port: $(READY)
 	@$(PY) scripts/serve.py --try "$(PORT)"
 
-# The site has the plain notebooks. It is built where a chapter is newer.
-_build/html/print.html: $(wildcard book/*.ipynb) | $(READY)
+# The site has the plain notebooks. It is built where a chapter is newer than
+# the index of the search, which is written last.
+WHOLE_SITE := _build/html/_static/search/words.js
+$(WHOLE_SITE): $(wildcard book/*.ipynb) | $(READY)
 	$(PY) scripts/build_site.py .
 
 # JupyterLab shows stored pictures only of notebooks that are trusted.
-notebooks: $(READY) _build/html/print.html  ## open the plain notebooks in JupyterLab
+notebooks: $(READY) $(WHOLE_SITE)  ## open the plain notebooks in JupyterLab
 	@$(PY) scripts/copy_notebooks.py .
 	@$(PY) -m nbformat.sign notebooks/*.ipynb >/dev/null
 	$(PY) -m jupyter lab notebooks

@@ -1,4 +1,4 @@
-"""Build the site of the book, and the whole book on one page to print.
+"""Build the site of the book, with a page to print for each of its parts.
 
 Usage: python scripts/build_site.py FOLDER
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from notebook_pictures import put_pictures
 from pack_python import pack, put_into_site
-from print_page import write_page
+from print_page import write_pages
 from search_index import write_index
 from slim_site import slim
 
@@ -33,7 +33,7 @@ except SystemExit as end:
 
 
 def main() -> int:
-    """Build by jupyter-book; add Python, pictures and the printed page."""
+    """Build by jupyter-book; add Python, pictures and the pages to print."""
     folder = Path(sys.argv[1])
     words = ["build", folder, "-W", "-n", "--keep-going"]
     status = subprocess.run(
@@ -44,7 +44,7 @@ def main() -> int:
         put_into_site(pack(), site)
         put_pictures(site)
         gc.disable()
-        write_page(folder)
+        write_pages(folder)
         write_index(site)
         slim(site)
     return status

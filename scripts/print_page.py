@@ -1,15 +1,18 @@
-"""Put the whole book on one page, `print.html`, beside its other pages.
+"""Put each part of the book on one page to print, beside its other pages.
 
-It consists of the articles of the built pages, in the order of the contents,
-with solutions unfolded, headings one level deeper, and every id unique. It
-uses the styles, scripts and images of the site, so it is one more file and no
-more.
+Such a page, `print-the-three-ways.html` for example, consists of the articles
+of the built pages of a part, in the order of the contents, with solutions
+unfolded, headings one level deeper, and every id unique. It uses the styles,
+scripts and images of the site, so it is one more file and no more. The whole
+book on one page would keep a browser busy for long.
 """
 
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import yaml
 from bs4 import BeautifulSoup, Tag
 
 SCRIPTS = ("katex", "auto-render", "a11y")  # formulas, and wide boxes
@@ -23,15 +26,21 @@ FRAME = """<!DOCTYPE html>
 
 
 def inside(href: str, page: str, ids: dict[tuple[str, str], str]) -> str:
-    """Return where a link on a page leads, if that is a place of the book."""
+    """Return where a link on a page of the folder `book/` leads from here.
+
+    That is a place of this page, if it has the one that is meant.
+
+    Args:
+        href: The link, as it stands on the page.
+        page: The name of that page.
+        ids: For each page here, and each place on it, its id here.
+    """
     target, _, anchor = href.partition("#")
     name = target.removesuffix(".html") if target else page
-    if target == "print.html":
-        return "#"
-    if anchor:
-        new = ids.get((name, anchor))
-        return f"#{new}" if new else href
-    return f"#document-{name}" if (name, "") in ids else href
+    if (name, anchor) in ids:
+        return f"#{ids[name, anchor]}"
+    is_beside = re.fullmatch(r"[\w-]+\.html", target)
+    return f"book/{href}" if is_beside else href
 
 
 def unfold(article: Tag) -> None:
@@ -62,20 +71,18 @@ def contents(articles: dict[str, Tag], page: BeautifulSoup) -> Tag:
     return around
 
 
-def printable(pages: dict[str, str]) -> str:
-    """Return the page to print for the built pages, by name and in order."""
-    # They lie in a folder of the site, and the page to print beside it.
+def printable(title: str, pages: dict[str, str]) -> str:
+    """Return the page to print for some built pages, by name and in order."""
     soups = {
-        name: BeautifulSoup(html.replace('="../', '="'), "html.parser")
+        name: BeautifulSoup(html, "html.parser")
         for name, html in pages.items()
     }
     articles = {name: soup.article for name, soup in soups.items()}
-    first, *rest = articles
     tags = [
         (n, tag) for n, a in articles.items() for tag in a.find_all(id=True)
     ]
     count = Counter(str(tag["id"]) for _, tag in tags)
-    ids = {(name, ""): "" for name in pages}
+    ids = {(name, ""): f"document-{name}" for name in pages}
     for name, tag in tags:
         old = str(tag["id"])
         tag["id"] = old if count[old] == 1 else f"{name}--{old}"
@@ -85,7 +92,7 @@ def printable(pages: dict[str, str]) -> str:
         unfold(article)
         for link in article.find_all("a", href=True):
             link["href"] = inside(str(link["href"]), name, ids)
-    page.title.string = articles[first].h1.get_text()
+    page.title.string = title
     sheets = {
         str(link["href"]): link
         for soup in soups.values()
@@ -99,26 +106,50 @@ def printable(pages: dict[str, str]) -> str:
         if any(name in str(script["src"]) for name in SCRIPTS)
     }
     page.head.extend(scripts.values())
-    listed = {name: articles[name] for name in rest}
-    articles[first].h1.insert_after(contents(listed, page))
+    heading = page.new_tag("h1")
+    heading.string = title
+    page.article.extend([heading, contents(articles, page)])
     for name, article in articles.items():
-        if name != first:
-            for heading in article.find_all(re.compile("^h[1-5]$")):
-                heading.name = f"h{int(heading.name[1]) + 1}"
+        for heading in article.find_all(re.compile("^h[1-5]$")):
+            heading.name = f"h{int(heading.name[1]) + 1}"
         anchor = page.new_tag("span", id=f"document-{name}")
         page.article.extend([anchor, *article.contents])
-    return str(page)
+    # The pages lie in a folder of the site, and the page to print beside it.
+    return str(page).replace('="../', '="')
 
 
-def write_page(folder: Path) -> None:
-    """Write `print.html` into the site that was built in a folder."""
-    toc = (folder / "_toc.yml").read_text(encoding="utf-8")
-    files = re.findall(r"(?:root|- file): (\S+)", toc)
-    site = folder / "_build" / "html"
-    pages = {
-        Path(file).name: (site / f"{file}.html").read_text(encoding="utf-8")
-        for file in files
+def parts(contents: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the pages of each part; the first page belongs to the first.
+
+    Args:
+        contents: What `_toc.yml` says.
+    """
+    found = {
+        part["caption"]: [
+            Path(entry["file"]).name
+            for chapter in part["chapters"]
+            for entry in [chapter, *chapter.get("sections", [])]
+        ]
+        for part in contents["parts"]
     }
-    target = site / "print.html"
-    target.write_text(printable(pages), encoding="utf-8")
-    print(f"the whole book on one page: {target}")
+    next(iter(found.values())).insert(0, Path(contents["root"]).name)
+    return found
+
+
+def file_of(caption: str) -> str:
+    """Return the name of the page to print of a part."""
+    return f"print-{caption.lower().replace(' ', '-')}.html"
+
+
+def write_pages(folder: Path) -> None:
+    """Write the pages to print into the site that was built in a folder."""
+    toc = yaml.safe_load((folder / "_toc.yml").read_text(encoding="utf-8"))
+    site = folder / "_build" / "html"
+    for caption, names in parts(toc).items():
+        pages = {
+            name: (site / "book" / f"{name}.html").read_text(encoding="utf-8")
+            for name in names
+        }
+        target = site / file_of(caption)
+        target.write_text(printable(caption, pages), encoding="utf-8")
+        print(f"a part of the book on one page: {target}")

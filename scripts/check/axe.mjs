@@ -2,7 +2,7 @@
 // more scrolls sideways. What is folded is unfolded for it.
 import axe from "axe-core";
 
-import { finding, PRINT } from "./site.mjs";
+import { finding, isPrinted } from "./site.mjs";
 
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 390, height: 844 };
@@ -13,13 +13,13 @@ export const VIEWS = [
   { name: "dark", theme: "dark", size: DESK, rules: {} },
   { name: "phone", theme: "light", size: PHONE, rules: NO_CONTRAST },
 ];
-// The whole book again, on white paper.
+// A part of the book again, on white paper.
 const PRINTED = [{ name: "print", theme: "light", size: DESK }];
 
 /** The views to look at. A page of source has nothing of its own on a phone,
  * only a box of code, as any chapter has. */
 function viewsOf(page) {
-  if (page === PRINT) return PRINTED;
+  if (isPrinted(page)) return PRINTED;
   const isSource = page.startsWith("_modules/");
   return VIEWS.filter(({ name }) => !isSource || name !== "phone");
 }

@@ -1,6 +1,6 @@
 // Which pages are looked at in the browser: all of them; with SINCE=commit,
 // those that differ from it; else with SEED=number, a third, and three numbers
-// in a row see all but the whole book on one page, which has what others have.
+// in a row see all but those to print, which have what others have.
 //
 // A page differs where a file differs that it is made of: its text; the code
 // of the book in the folder of its name; for the reference and for a page of
@@ -12,7 +12,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
-import { opened, PRINT } from "./site.mjs";
+import { isPrinted, opened } from "./site.mjs";
 
 const PARTS = 3;
 const OF_ALL = new RegExp(`^(?:${[
@@ -70,7 +70,7 @@ function changed(site, pages, files) {
 /** Each third page. What runs much takes long, so that is dealt out first. */
 function third(site, pages, seed) {
   const weights = new Map(pages.map((page) => [page, running(site, page)]));
-  return pages.filter((page) => page !== PRINT).sort((a, b) => weights.get(b) - weights.get(a))
+  return pages.filter((page) => !isPrinted(page)).sort((a, b) => weights.get(b) - weights.get(a))
     .filter((_, i) => i % PARTS === seed % PARTS).sort();
 }
 

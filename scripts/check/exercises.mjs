@@ -6,7 +6,7 @@ import { join, resolve } from "node:path";
 
 import { visit } from "./browser.mjs";
 import { check, edit, hasPython, press } from "./editor.mjs";
-import { finding, PRINT } from "./site.mjs";
+import { finding, isPrinted } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
 const PLACE = 'class="exercise-in-page"';
@@ -83,7 +83,7 @@ function onePerScript(site, pages) {
 
 /** All findings about exercises in the page. */
 export async function solve(root, site, origin, pages) {
-  const there = pages.filter((page) => page !== PRINT &&
+  const there = pages.filter((page) => !isPrinted(page) &&
     readFileSync(join(site, page), "utf-8").includes(PLACE));
   const wrong = wrongAnswers(), counted = { answers: 0 };
   const findings = downloads(site);

@@ -10,7 +10,7 @@ import { examineFigure, unfold } from "./axe.mjs";
 import { PATIENCE, rest, visit } from "./browser.mjs";
 import { hasPython } from "./editor.mjs";
 import { comesBySteps, slowly, watchBar } from "./progress.mjs";
-import { finding, PRINT } from "./site.mjs";
+import { finding, isPrinted } from "./site.mjs";
 
 const HERE = resolve(import.meta.dirname, "..", "..");
 const PATH = "dpbook.explore.all:answer";
@@ -364,7 +364,7 @@ const look = (site, origin, figures, slow) => async (tab, page) => {
 
 /** All findings about live figures, and the seconds that they take. */
 export async function touch(site, origin, pages, python) {
-  const figures = pages.filter((page) => page !== PRINT).flatMap((page) =>
+  const figures = pages.filter((page) => !isPrinted(page)).flatMap((page) =>
     figuresOf(site, page).map((figure) => ({ page, ...figure })));
   if (figures.length === 0) return [];
   askPython(python, figures);

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
 import { visit } from "./browser.mjs";
-import { finding, PRINT } from "./site.mjs";
+import { finding, isPrinted } from "./site.mjs";
 
 const VIEWS = {
   desk: { viewport: { width: 1280, height: 900 } },
@@ -122,7 +122,7 @@ async function idleFiles(tab, files) {
 function chosen(pages) {
   const source = pages.find((page) => page.startsWith("_modules/"));
   return pages.filter((page) =>
-    page === source || !(page.startsWith("_modules/") || page === PRINT));
+    page === source || !(page.startsWith("_modules/") || isPrinted(page)));
 }
 
 /** For each page: its files, with their bytes as they are sent; the idle ones

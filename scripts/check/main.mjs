@@ -20,7 +20,7 @@ import { lightest, predict, predictWithoutScript } from "./predict.mjs";
 import { named, styled, watch } from "./requests.mjs";
 import { openSearch } from "./search.mjs";
 import { serve } from "./server.mjs";
-import { largestFirst, leadsOn, pagesOf, PRINT, sourceOf } from "./site.mjs";
+import { isPrinted, largestFirst, leadsOn, pagesOf, sourceOf } from "./site.mjs";
 import { spell } from "./spelling.mjs";
 import { heaviest, maps, weigh, weighLive } from "./weight.mjs";
 
@@ -40,7 +40,7 @@ const look = (origin, pages, looked) => async (tab, page) => {
     ...await predict(tab, page, origin, looked.includes(page)),
     ...await examine(tab, page),
     ...await onPhone(tab, page),
-    ...searched && page !== PRINT ? await openSearch(tab, page, pages) : [],
+    ...searched && !isPrinted(page) ? await openSearch(tab, page, pages) : [],
   ];
   return [...findings, ...asked];
 };

@@ -3,7 +3,7 @@
 // over the page, lead to a section that is then seen. The calculator says its
 // verdict before its controls.
 import { show, unfold, VIEWS } from "./axe.mjs";
-import { finding, PRINT } from "./site.mjs";
+import { finding, isPrinted } from "./site.mjs";
 
 const LEAST = 11; // pixels, the height of a font
 const PHONE = VIEWS.find(({ name }) => name === "phone");
@@ -105,7 +105,7 @@ async function contents(tab, page) {
 
 /** What is wrong with a page on a phone. */
 export async function onPhone(tab, page) {
-  if (page === PRINT || page.startsWith("_modules/")) return [];
+  if (isPrinted(page) || page.startsWith("_modules/")) return [];
   await unfold(tab);
   await show(tab, NARROW);
   const wide = await tab.evaluate(beyondEdge);

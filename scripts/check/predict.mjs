@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 import { examineAsIs, show, VIEWS } from "./axe.mjs";
 import { visit } from "./browser.mjs";
-import { finding, PRINT } from "./site.mjs";
+import { finding, isPrinted } from "./site.mjs";
 
 const LEAST = 44; // pixels, of what is touched
 const PARTS = ["form.predict", ".predict-note", ".predict-found"];
@@ -267,7 +267,7 @@ async function examined(tab, page, state) {
 export function lightest(site, pages, count) {
   const text = (page) => readFileSync(join(site, page), "utf-8");
   return pages
-    .filter((page) => page !== PRINT && text(page).includes("predict-note"))
+    .filter((page) => !isPrinted(page) && text(page).includes("predict-note"))
     .sort((a, b) => text(a).length - text(b).length)
     .slice(0, count);
 }
@@ -275,7 +275,7 @@ export function lightest(site, pages, count) {
 /** Looks at the boxes of a page that was just opened. What is not folded axe
  * sees on each page; boxes as they come, and answered, where `isLooked`. */
 export async function predict(tab, page, origin, isLooked) {
-  if (page === PRINT || !await tab.locator(".predict-fold").count()) return [];
+  if (isPrinted(page) || !await tab.locator(".predict-fold").count()) return [];
   const open = await tab.evaluate(foldsThat, { areOpen: true });
   const findings = [...told(page, open, "is not folded"), ...await small(tab, page)];
   if (isLooked) findings.push(...await examined(tab, page, "folded"));

@@ -6,8 +6,9 @@ import { join } from "node:path";
 const NOT_PAGES = /^_static\/|webpack-macros/;
 const ENDINGS = [".ipynb", ".md"];
 
-/** The whole book on one page, to be printed. */
-export const PRINT = "print.html";
+/** Whether a page is a whole part of the book, to be printed: it has what
+ * others have. */
+export const isPrinted = (page) => /^print-[\w-]+\.html$/.test(page);
 
 /** The pages, as paths from the root of the site. */
 export function pagesOf(site) {

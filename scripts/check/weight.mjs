@@ -1,12 +1,12 @@
-// No page is heavier than a megabyte, counted as the HTML that is sent. The
-// one that is the whole book, to be printed, is not counted. What live figures
+// No page is heavier than a megabyte, counted as the HTML that is sent. Those
+// that are a part of the book, to be printed, are not counted. What live figures
 // load is counted as it is sent, compressed. No file is there for developers
 // of the theme alone.
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 
-import { finding, PRINT } from "./site.mjs";
+import { finding, isPrinted } from "./site.mjs";
 
 const MOST = 1_000_000;
 const LIVE = "_static/live";
@@ -20,7 +20,7 @@ const MOST_SENT = {
 /** The pages that count, each with its bytes. */
 function weights(site, pages) {
   return pages
-    .filter((page) => page !== PRINT)
+    .filter((page) => !isPrinted(page))
     .map((page) => ({ page, bytes: statSync(join(site, page)).size }));
 }
 

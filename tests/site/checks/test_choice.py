@@ -10,11 +10,12 @@ from tests.site.checks.conftest import CHECKS
 FIGURE = '<figure class="live" id="live-step">'
 EXERCISE = '<div class="exercise-in-page" data-exercise="a" hidden></div>'
 SOURCES = [f"_modules/dpkit/{name}.html" for name in "abcdefgh"]
+PRINTED = "print-the-three-ways.html"
 CHAPTERS = {"batch-norm": FIGURE, "memory": EXERCISE, "limits": ""}
 PAGES = {f"book/{name}.html": text for name, text in CHAPTERS.items()}
 PAGES |= dict.fromkeys(
     [
-        *("404.html", "book/about.html", "book/api.html", "print.html"),
+        *("404.html", "book/about.html", "book/api.html", PRINTED),
         *("search.html", *SOURCES),
     ],
     "",
@@ -73,7 +74,7 @@ def test_all_are_opened_but_of_pages_of_source_each_seventh(choose):
 def test_three_seeds_in_a_row_open_all_pages_but_the_printed_one_once(choose):
     thirds = [choose(SEED=str(seed))["chosen"] for seed in (7, 8, 9)]
     seen = sorted(page for third in thirds for page in third)
-    assert seen == [page for page in OPENED if page != "print.html"]
+    assert seen == [page for page in OPENED if page != PRINTED]
     assert choose(SEED="10")["chosen"] == thirds[0]
     assert [len(third) for third in thirds] == [3, 3, 3]
     # What runs Python takes the longest: no third has two of these.
