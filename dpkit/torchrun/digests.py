@@ -270,6 +270,16 @@ def digest(tensor: torch.Tensor) -> Digest:
     )
 
 
+@torch.no_grad()
+def finite(tensor: torch.Tensor) -> torch.Tensor:
+    """Return values that compare: a mask holds infinities, and equals itself.
+
+    They become large numbers, and so does what is no number.
+    """
+    values = plain(tensor).detach().double()
+    return values.nan_to_num(nan=3e30, posinf=1e30, neginf=-1e30)
+
+
 def direction(size: int) -> torch.Tensor:
     """Return the direction in which components of tensors are taken."""
     return _PERIOD.repeat(-(-size // len(_PERIOD)))[:size]

@@ -26,7 +26,13 @@ from dpkit.sim.changes.change import replaced
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.memory.small_integers import values_of
 from dpkit.sim.tensors.behaviour import plain
-from dpkit.torchrun.digests import Digest, components, digest, direction
+from dpkit.torchrun.digests import (
+    Digest,
+    components,
+    digest,
+    direction,
+    finite,
+)
 from dpkit.torchrun.dropout import RandomNumbers
 from dpkit.torchrun.parameter_names import ParameterNames, without_wrappers
 from dpkit.torchrun.watchers import Watcher
@@ -64,7 +70,7 @@ class ModelFacts(Watcher):
         self.rounding = torch.finfo(torch.float32).eps
         self._names = ParameterNames()
         self._model: nn.Module | None = None  # the outermost
-        self._inner: nn.Module | None = None  # the same without its wrapper
+        self._inner: nn.Module | None = None  # what its wrapper holds
         # What belongs to the step that is being done.
         self._examples: list[Examples] = []
         self._targets = 0
@@ -118,10 +124,10 @@ class ModelFacts(Watcher):
         self._learn_names(module)
         if module is self._model and module.training:
             self._random.start()
-        if module is self._inner and module.training:
+        if self._model and module is self._inner and module.training:
             self._buffers = {
-                without_wrappers(name): digest(buffer)
-                for name, buffer in module.named_buffers()
+                without_wrappers(name): digest(finite(buffer))
+                for name, buffer in self._model.named_buffers()
                 if not buffer.is_meta
             }
 
@@ -131,16 +137,14 @@ class ModelFacts(Watcher):
         The first that has some is the outermost: it calls those inside.
         """
         new = self._names.learn(module)
-        inner: Any = module
         if isinstance(module, DistributedDataParallel):
             self.is_wrapped = True
-            inner = module.module
         for name, p in new:
             if p.requires_grad and not isinstance(p, DTensor):
                 p.register_hook(self._keeping_own(name, ref(p)))
         if self._model is None and new:
             self._model = module
-            self._inner = inner
+            self._inner = _wrapped_in(module)
             self.is_flat = any(
                 isinstance(part, FullyShardedDataParallel)
                 for part in module.modules()
@@ -200,6 +204,18 @@ class ModelFacts(Watcher):
             return loss(*args, **kwargs)
 
         return run
+
+
+def _wrapped_in(model: nn.Module) -> nn.Module:
+    """Return what the first wrapper in a model holds, or the model.
+
+    When that is called, the wrapper has sent its buffers.
+    """
+    for part in model.modules():
+        if isinstance(part, DistributedDataParallel):
+            held: nn.Module = part.module
+            return held
+    return model
 
 
 def examples_in(args: Any, named: Any) -> Examples | None:

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
-_WRAPPERS = ("module.", "_orig_mod.", "_fsdp_wrapped_module.")
+_WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module")
 
 
 class ParameterNames:
@@ -72,6 +72,4 @@ class ParameterNames:
 
 def without_wrappers(name: str) -> str:
     """Return the name of a parameter or buffer without those of wrappers."""
-    for wrapper in _WRAPPERS:
-        name = name.replace(wrapper, "")
-    return name
+    return ".".join(p for p in name.split(".") if p not in _WRAPPERS)

@@ -13,6 +13,8 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+how = sys.argv[1]
+
 
 @dataclass
 class Masked:
@@ -24,10 +26,22 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(5, 7), nn.Linear(7, 3)
+        self.norm = nn.BatchNorm1d(7) if "task" in how else nn.Identity()
+        self.register_buffer("mask", torch.tensor([0, 0, -torch.inf]))
 
     def forward(self, given):
         x = given.x * given.mask if isinstance(given, Masked) else given
-        return self.second(self.first(x).relu())
+        h = self.second(self.norm(self.first(x)).relu())
+        return (h + self.mask).softmax(1)
+
+
+class Task(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.task_module = module
+
+    def forward(self, given):
+        return self.task_module(given)
 
 
 def collate(rows):
@@ -35,12 +49,12 @@ def collate(rows):
     return Masked(x, torch.ones_like(x))
 
 
-how = sys.argv[1]
 dist.init_process_group("nccl")
 rank, world = dist.get_rank(), dist.get_world_size()
 torch.cuda.set_device(rank)
 torch.manual_seed(0)
-net = DDP(Net().cuda())
+net = DDP(Net().cuda(), broadcast_buffers="apart" not in how)
+task = Task(net)
 data = TensorDataset(torch.randn(64, 5))
 loader = DataLoader(
     data, batch_size=8, sampler=DistributedSampler(data),
@@ -58,7 +72,7 @@ for given in loader:
     else:
         given = given[0].cuda()
     optimizer.zero_grad()
-    loss = net(given).square().mean()
+    loss = (task if "task" in how else net)(given).square().mean()
     if how == "infinite":
         loss = loss / (loss - loss)
     loss.backward()
@@ -88,6 +102,17 @@ def test_a_batch_of_its_own_class_is_no_alarm(tmp_path):
     assert "2 ranks agree with each other" in text
     assert "they are not compared with one rank" in text
     assert "--one gives one rank the batch of all" in text
+
+
+@pytest.mark.slow
+def test_a_module_may_hold_the_wrapped_model(tmp_path):
+    """The wrapper sends its buffers when it is called, inside of the other."""
+    status, text = check(tmp_path, "task", ranks=2, script=SCRIPT)
+    assert status == 0, text
+    assert "buffers that forward uses (4)" in text
+    status, text = check(tmp_path, "task, apart", ranks=2, script=SCRIPT)
+    assert status == 1, text
+    assert "in 2 of 4, first in task_module.norm.running_mean" in text
 
 
 @pytest.mark.slow
