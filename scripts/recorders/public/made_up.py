@@ -170,6 +170,22 @@ def weights(hub: Path) -> None:
     (hub / "trusted_list").write_text("facebookresearch_xcit\n")
 
 
+def questions(folder: Path, draw: Draw) -> None:
+    """Write questions with four endings each, as HellaSwag has them."""
+    folder.mkdir(exist_ok=True)
+    lines = [
+        {
+            "ctx": " ".join(draw.choice(WORDS, 12)),
+            "endings": [" ".join(draw.choice(WORDS, 6)) for _ in range(4)],
+            "label": int(draw.integers(4)),
+        }
+        for _ in range(8)
+    ]
+    (folder / "hellaswag_val.jsonl").write_text(
+        "\n".join(map(json.dumps, lines))
+    )
+
+
 def tokens(name: str, folder: Path, draw: Draw) -> None:
     """Write tokens of GPT-2's vocabulary where a script reads them."""
     ids = draw.integers(0, 50257, 1_300_000).astype(numpy.uint16)
@@ -177,6 +193,7 @@ def tokens(name: str, folder: Path, draw: Draw) -> None:
         (folder / "edu_fineweb10B").mkdir(exist_ok=True)
         for part in ("train", "val"):
             numpy.save(folder / "edu_fineweb10B" / f"{part}_0.npy", ids)
+        questions(folder / "hellaswag", draw)
         return
     made = folder / "data" / "made"
     made.mkdir(parents=True, exist_ok=True)
