@@ -11,15 +11,19 @@ do, when there is one for each GPU, or else when the first of them is joined::
 What is never joined runs where the script ends, as Python waits for it there.
 
 A process of the standard library's ``multiprocessing`` is a real one: it may
-be for anything, and it has no simulated GPU. The report says so.
+be for anything, and it has no simulated GPU. The report says so. Real are also
+the processes of loaders, pools and managers.
 """
 
 import copy
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.process import BaseProcess
-from typing import Any
+from multiprocessing.util import _run_finalizers
+from typing import Any, ClassVar
 
 import torch.multiprocessing as mp
 
@@ -60,35 +64,31 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
                 "processes of a simulated machine run to their end when they "
                 "are started (join: False)"
             )
-        run([_task(fn, (rank, *args), {}) for rank in range(nprocs)])
+        run([_task(fn, rank, *args) for rank in range(nprocs)])
 
-    started: list[DeferredProcess] = []
+    class RankProcess(DeferredProcess):
+        """Stands in for ``torch.multiprocessing.Process``, in this run."""
 
-    def make(*args: Any, **kwargs: Any) -> Any:
-        """Stand in for ``torch.multiprocessing.Process``."""
-        target = kwargs.get("target") or (args[1] if len(args) > 1 else None)
-        module = str(getattr(target, "__module__", "torch"))
-        if module.partition(".")[0] == "torch":  # as of a DataLoader
-            return _Process(*args, **kwargs)
-        return DeferredProcess(started, run, *args, **kwargs)
+        waiting: ClassVar[list[DeferredProcess]] = []
+        run_together = staticmethod(run)
 
     def get_context(method: str | None = None) -> Any:
         """Stand in for ``torch.multiprocessing.get_context``."""
         context: Any = copy.copy(_get_context(method))
-        context.Process = make
+        context.Process = RankProcess
         return context
 
     for owner, name, value in (
         (BaseProcess, "start", _start_noted),
         (mp, "spawn", spawn),
         (mp, "start_processes", spawn),
-        (mp, "Process", make),
+        (mp, "Process", RankProcess),
         (mp, "get_context", get_context),
     ):
         stack.callback(replaced(owner, name, value).apply())
 
     def join_all() -> None:
-        for process in [p for p in started if not p.daemon]:
+        for process in [p for p in RankProcess.waiting if not p.daemon]:
             process.join()
 
     return join_all
@@ -96,8 +96,7 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
 
 def _start_noted(process: Any) -> None:
     """Stand in for the start of any real process, and note a script's."""
-    target = getattr(process, "_target", None) or type(process)
-    if _is_of_script(str(getattr(target, "__module__", ""))):
+    if _is_of_script(type(process), getattr(process, "_target", None)):
         note(
             "multiprocessing.Process: a process of this machine, without "
             "simulated GPUs; a rank is started by torch.multiprocessing, "
@@ -106,32 +105,61 @@ def _start_noted(process: Any) -> None:
     _start(process)
 
 
-def _is_of_script(module: str) -> bool:
-    """Return whether a module is the script's, by a name such as "torch.x"."""
+def _is_of_script(kind: type, target: Any) -> bool:
+    """Return whether a process runs what a script has defined.
+
+    Those of a loader, a pool or a manager run what libraries have.
+
+    Args:
+        kind: The class of the process.
+        target: What it is to run; None: a method of its class.
+    """
+    while isinstance(target, partial):
+        target = target.func
+    module = str(getattr(target or kind, "__module__", ""))
     first = module.partition(".")[0]
     return first not in (*sys.stdlib_module_names, "torch", "dpkit")
 
 
-def _task(
-    fn: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Task:
+def _task(fn: Callable[..., object], *args: Any) -> Task:
+    """Return what a rank does: it ends when its queues have been emptied.
+
+    Else its process would be ended with what nobody has read yet.
+    """
+
     def run() -> None:
         with as_program():
-            fn(*args, **kwargs)
+            fn(*args)
+            _run_finalizers()
 
     return run
 
 
 class DeferredProcess:
-    """A process that begins together with others like it."""
+    """A process that begins together with others like it, and runs to its end.
 
-    exitcode: int | None = None
+    A script may derive its own from it, with a method ``run``. What is no
+    script's is a real process.
+    """
+
+    waiting: ClassVar[list["DeferredProcess"]]  # they are to begin
+    run_together: ClassVar[RunTasks]
     pid: int | None = None
+
+    def __new__(
+        cls,
+        group: None = None,
+        target: Callable[..., object] | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """Make it, or a real one."""
+        if _is_of_script(cls, target):
+            return super().__new__(cls)
+        return _Process(group, target, *args, **kwargs)
 
     def __init__(
         self,
-        started: "list[DeferredProcess]",
-        run: RunTasks,
         group: None = None,
         target: Callable[..., object] | None = None,
         name: str | None = None,
@@ -140,28 +168,62 @@ class DeferredProcess:
         *,
         daemon: bool | None = None,
     ) -> None:
-        self.name = name
+        self.name = name or type(self).__name__
         self.daemon = daemon
-        self._started = started
-        self._run = run
-        self._task = _task(target or print, args, kwargs or {})
+        self._exitcode: int | None = None
+        self._target = partial(target or print, *args, **(kwargs or {}))
+
+    def run(self) -> None:
+        """Do what the process is for."""
+        self._target()
 
     def start(self) -> None:
         """Note that it is to begin; with one for each GPU, all begin."""
-        self._started.append(self)
-        if len(self._started) == simulation.clock.cluster.num_devices:
+        self.waiting.append(self)
+        if len(self.waiting) == simulation.clock.cluster.num_devices:
             self.join()
 
     def join(self, timeout: float | None = None) -> None:
-        """Run all that were started, if this one has not run."""
-        if self.exitcode is not None:
+        """Run all that wait, if this one does."""
+        if self not in self.waiting:
             return
-        together = list(self._started)
-        self._started.clear()
+        together = list(self.waiting)
+        self.waiting.clear()
         for process in together:
-            process.exitcode = 0
-        self._run([process._task for process in together])
+            process._exitcode = 0
+        self.run_together([_task(process.run) for process in together])
+
+    @property
+    def exitcode(self) -> int | None:
+        """How it has ended; who asks waits for the end."""
+        self.join()
+        return self._exitcode
 
     def is_alive(self) -> bool:
-        """Return whether it has been started and not joined."""
-        return self in self._started
+        """Return False: who asks waits for the end."""
+        self.join()
+        return False
+
+    def terminate(self) -> None:
+        """End it, if it waits to begin."""
+        if self in self.waiting:
+            self.waiting.remove(self)
+            self._exitcode = -signal.SIGTERM
+
+    kill = terminate
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
+
+    @property
+    def sentinel(self) -> int:
+        """Refuse: nothing is there to wait for.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "processes of a simulated machine run to their end when one of "
+            "them is joined, and have nothing else to wait for (sentinel of "
+            f"process: {self.name}); call join()"
+        )

@@ -311,6 +311,77 @@ def test_a_script_may_start_its_processes_itself(tmp_path):
 
 @pytest.mark.slow
 @on_linux
+def test_processes_of_a_class_of_the_script_and_of_libraries(tmp_path):
+    """Those of the script are ranks; those of a pool and a manager are real.
+
+    There are three GPUs and two processes, which begin when they are asked.
+    """
+    script = """
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+
+class Worker(mp.Process):
+    def __init__(self, rank, found):
+        super().__init__(name=f"worker {rank}")
+        self.rank = rank
+        self.found = found
+
+    def run(self):
+        dist.init_process_group(
+            "nccl", init_method="tcp://127.0.0.1:1",
+            rank=self.rank, world_size=2
+        )
+        x = torch.full((1,), self.rank + 1.0, device=self.rank)
+        dist.all_reduce(x)
+        self.found[self.name] = x.item()
+
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    with context.Pool(1) as pool, context.Manager() as manager:
+        print("pool", pool.map(abs, [-3]))
+        found = manager.dict()
+        first, second, never = [Worker(rank, found) for rank in range(3)]
+        never.start()
+        never.terminate()
+        first.start()
+        second.start()
+        while first.is_alive() or second.is_alive():
+            pass
+        print("found", sorted(found.items()), isinstance(first, mp.Process))
+        print("ended", [p.exitcode for p in (first, second, never)])
+        try:
+            first.sentinel
+        except NotImplementedError as error:
+            print(error)
+"""
+    text = run(tmp_path, *THREE, script=script)
+    assert "pool [3]" in text
+    assert "found [('worker 0', 3.0), ('worker 1', 3.0)] True" in text
+    assert "ended [0, 0, -15]" in text
+    assert "(sentinel of process: worker 0); call join()" in text
+
+
+@pytest.mark.slow
+@on_linux
+def test_a_queue_that_nobody_reads_is_named(tmp_path):
+    """The script reads when its ranks have ended: no pipe holds a megabyte."""
+    script = """
+import torch.multiprocessing as mp
+
+def work(queue):
+    queue.put(bytes(1_000_000))
+
+if __name__ == "__main__":
+    queue = mp.Queue()
+    mp.Process(target=work, args=(queue,)).start()
+    print("read", len(queue.get()))
+"""
+    options = ["--gpus", "1", "--idle-limit", "1"]
+    text = run(tmp_path, *options, script=script, status=1)
+    assert "rank 0 has done nothing for" in text
+
+
+@pytest.mark.slow
+@on_linux
 def test_a_process_without_simulated_gpus_is_noted(tmp_path):
     """It is the standard library's, and real."""
     script = """
