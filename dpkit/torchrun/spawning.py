@@ -108,7 +108,7 @@ def _start_noted(process: Any) -> None:
 def _is_of_script(kind: type, target: Any) -> bool:
     """Return whether a process runs what a script has defined.
 
-    Those of a loader, a pool or a manager run what libraries have.
+    A process of a loader, a pool or a manager runs a function of a library.
 
     Args:
         kind: The class of the process.
@@ -138,8 +138,8 @@ def _task(fn: Callable[..., object], *args: Any) -> Task:
 class DeferredProcess:
     """A process that begins together with others like it, and runs to its end.
 
-    A script may derive its own from it, with a method ``run``. What is no
-    script's is a real process.
+    A script may derive its own from it, with a method ``run``. A process that
+    runs a function of a library is a real one.
     """
 
     waiting: ClassVar[list["DeferredProcess"]]  # they are to begin
