@@ -21,8 +21,8 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from multiprocessing import util
 from multiprocessing.process import BaseProcess
-from multiprocessing.util import _run_finalizers
 from typing import Any, ClassVar
 
 import torch.multiprocessing as mp
@@ -37,6 +37,7 @@ RunTasks = Callable[[Sequence[Task]], None]  # one for each rank
 _Process: Any = mp.Process
 _get_context: Any = mp.get_context
 _start: Any = BaseProcess.start
+_util: Any = util
 
 
 def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
@@ -70,7 +71,11 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
         """Stands in for ``torch.multiprocessing.Process``, in this run."""
 
         waiting: ClassVar[list[DeferredProcess]] = []
-        run_together = staticmethod(run)
+
+        @staticmethod
+        def run_together(tasks: Sequence[Task]) -> None:
+            """Run tasks on ranks."""
+            run(tasks)
 
     def get_context(method: str | None = None) -> Any:
         """Stand in for ``torch.multiprocessing.get_context``."""
@@ -130,7 +135,7 @@ def _task(fn: Callable[..., object], *args: Any) -> Task:
     def run() -> None:
         with as_program():
             fn(*args)
-            _run_finalizers()
+            _util._run_finalizers()
 
     return run
 
@@ -143,7 +148,6 @@ class DeferredProcess:
     """
 
     waiting: ClassVar[list["DeferredProcess"]]  # they are to begin
-    run_together: ClassVar[RunTasks]
     pid: int | None = None
 
     def __new__(
@@ -172,6 +176,11 @@ class DeferredProcess:
         self.daemon = daemon
         self._exitcode: int | None = None
         self._target = partial(target or print, *args, **(kwargs or {}))
+
+    @staticmethod
+    def run_together(tasks: Sequence[Task]) -> None:
+        """Run tasks on ranks; the class of a launch says how."""
+        raise NotImplementedError
 
     def run(self) -> None:
         """Do what the process is for."""
