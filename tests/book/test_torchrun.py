@@ -41,8 +41,56 @@ def test_two_processes_end_as_one_device_does(run_ranks, tmp_path):
         assert (found[name].cpu() - value).abs().max() < 1e-10, name
 
 
+@pytest.fixture(params=["forked", "started"])
+def way(request, monkeypatch):
+    """torchrun as a fork of a Python that has imported torch, or as it is."""
+    if request.param == "started":
+        monkeypatch.setattr(module, "fork_server", lambda environment: None)
+    return request.param
+
+
+# It imports what lies beside it, and ends as many programs do.
+PROGRAM = """
+import os, sys, beside
+print(beside.__name__, __name__, *sys.argv[1:], os.environ["OMP_NUM_THREADS"])
+print(*(os.environ[x] for x in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+sys.exit({status})
+"""
+
+
+def test_a_program_runs_as_in_a_terminal(way, tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    (tmp_path / "beside.py").touch()
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM.format(status=0))
+    each = ["beside __main__ a --b 1"] * 2
+    assert sorted(torchrun(2, file, "a", "--b")) == [
+        *["0 0 2", "1 1 2"],
+        *each,
+    ]
+
+
+def test_a_program_that_ends_by_a_status_has_failed(tmp_path):
+    (tmp_path / "beside.py").touch()
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM.format(status=3))
+    with pytest.raises(RuntimeError, match="exitcode: 3"):
+        torchrun(1, file)
+
+
+def test_where_ranks_have_gpus_torchrun_is_not_forked(tmp_path, monkeypatch):
+    """It would have asked for GPUs, and CUDA fails in what is forked then."""
+    started = []
+    monkeypatch.setattr(module, "gpus_for_ranks", lambda: 1)
+    monkeypatch.setattr(module, "fork_server", started.append)
+    false = SimpleNamespace(executable="false")
+    monkeypatch.setattr(module, "sys", false)
+    assert torchrun(1, "file", kill_at="step 4") == []
+    assert not started
+
+
 @pytest.mark.slow
-def test_a_process_that_fails_is_reported(tmp_path):
+def test_a_process_that_fails_is_reported(way, tmp_path):
     file = tmp_path / "fails.py"
     file.write_text("import os\nassert os.environ['RANK'] != '1', 'rank 1'\n")
     with pytest.raises(RuntimeError, match="rank 1"):
@@ -59,6 +107,7 @@ def test_all_processes_are_killed_at_a_line(tmp_path):
 def test_a_launcher_that_fails_is_reported(monkeypatch):
     false = SimpleNamespace(executable="false")  # the program: it fails
     monkeypatch.setattr(module, "sys", false)
+    monkeypatch.setattr(module, "fork_server", lambda environment: None)
     with pytest.raises(RuntimeError, match=r"\(exit status: 1\)"):
         torchrun(2, "file")
     assert torchrun(2, "file", kill_at="step 4") == []
