@@ -274,7 +274,7 @@ def digest(tensor: torch.Tensor) -> Digest:
 def finite(tensor: torch.Tensor) -> torch.Tensor:
     """Return values that compare: a mask holds infinities, and equals itself.
 
-    They become large numbers, and so does what is no number.
+    They become large numbers, and so does NaN.
     """
     values = plain(tensor).detach().double()
     return values.nan_to_num(nan=3e30, posinf=1e30, neginf=-1e30)

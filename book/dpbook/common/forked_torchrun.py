@@ -2,7 +2,7 @@
 
 It is torchrun's own agent that starts them, tells each its rank, and ends all
 if one fails. ``python -m torch.distributed.run`` starts a new Python for
-itself and one for each rank, and each of these imports torch anew.
+itself and one for each rank, and each of these imports torch.
 """
 
 import runpy

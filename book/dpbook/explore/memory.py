@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpbook.explore.calculator import MODELS, own_network
-from dpbook.explore.figure import Choice, LiveFigure, Number, Shown, preset
+from dpbook.explore.figure import (
+    Choice,
+    Control,
+    LiveFigure,
+    Number,
+    Shown,
+    preset,
+)
 from dpbook.explore.planner import LINKS_OF, MEMORY_PARTS
 from dpbook.explore.stacked import stacked_bars
 from dpbook.formulas.transformer import RECOMPUTE
@@ -149,7 +156,7 @@ def _sentence(step: Step, layout: Layout) -> str:
     return f"{words}{show_memory(int(held - step.room))} too much."
 
 
-_CONTROLS = {
+_CONTROLS: dict[str, Control] = {
     "model": Choice("model", "Llama 2, 7B", tuple(NETWORKS)),
     "gpu": Choice("GPU", "h100", tuple(LINKS_OF)),
     "gpus": Number("GPUs", 8, POWERS),
