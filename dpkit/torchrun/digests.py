@@ -276,7 +276,7 @@ def finite(tensor: torch.Tensor) -> torch.Tensor:
 
     They become large numbers, and so does NaN.
     """
-    values = plain(tensor).detach().double()
+    values = whole(tensor).double()
     return values.nan_to_num(nan=3e30, posinf=1e30, neginf=-1e30)
 
 
