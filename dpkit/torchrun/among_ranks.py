@@ -169,7 +169,7 @@ def _parameters_apart(
     several: Sequence[Kept], rank: int, step: int
 ) -> list[str]:
     zero, other = several[0].digests[step], several[rank].digests[step]
-    exact = Tolerance(SAME_WITHIN, 0)
+    exact = Tolerance(0 if several[0].averaged else SAME_WITHIN, 0)
     begun = differing(zero.before, other.before, exact)
     if begun and not step:
         return [

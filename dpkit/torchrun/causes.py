@@ -113,6 +113,12 @@ def parameters_apart(several: Sequence[Kept]) -> str:
             f"numbers of parameters ({by_rank(states)}); it looks like: the "
             "state of the optimizer is loaded by some ranks alone"
         )
+    if several[0].averaged:
+        return (
+            "it looks like: the optimizer, which averages gradients inside of "
+            "its step, does so for some parameters and not for these; or it "
+            "does not send all of what each rank has updated"
+        )
     return (
         "it looks like: something is done to gradients or parameters by some "
         "ranks alone, after backward; or their optimizers begin with other "

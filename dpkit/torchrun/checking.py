@@ -21,6 +21,7 @@ from dpkit.torchrun.among_ranks import (
     compare_data,
     ranks_agree,
 )
+from dpkit.torchrun.averaging_steps import with_means, with_own
 from dpkit.torchrun.comparison import (
     all_clear,
     nothing_compared,
@@ -100,7 +101,8 @@ def _verdict(
 ) -> Verdict:
     """Return what :func:`compare_ranks` does, without a word of files."""
     _configure(ranks)
-    several, reports = kept_of_ranks(script, ranks, steps, files)
+    kept, reports = kept_of_ranks(script, ranks, steps, files)
+    several = with_means(kept)
     found = [f"found by torchrun: {x}" for x in found_among(reports)]
     if nothing_compared(several[0], ""):
         return Verdict([*found, *compare_among(several)], [])
@@ -177,6 +179,7 @@ def _configure(ranks: int) -> None:
 
 def _as_asked(one: Kept, several: Sequence[Kept]) -> WithOne:
     """Compare with one rank that is said to have the same global batch."""
+    one = with_own(one, several)
     steps = steps_compared(one, several)
     alarms = nothing_compared(one, "on one rank")
     if not alarms:
@@ -235,6 +238,7 @@ def _as_far_as_same(
     one: Kept, several: Sequence[Kept], how: str, is_played: bool
 ) -> WithOne:
     """Compare with one rank in the steps in which it has the same examples."""
+    one = with_own(one, several)
     steps = steps_compared(one, several)
     nothing = nothing_compared(one, "on one rank")
     nothing = nothing or compare_first(one, several)
@@ -321,6 +325,13 @@ def _what_was_compared(
         "compared: gradients before they are clipped, parameters, learning "
         f"rates, buffers that forward uses ({buffers}); dropout is left out"
     ]
+    averaged = len(several[0].averaged)
+    if averaged:
+        lines[0] += (
+            "; the optimizer averages gradients inside of its step "
+            f"(parameters: {averaged}): the mean of the ranks' own is "
+            "compared, and parameters after the step to the last bit"
+        )
     if not compared.steps:
         return lines
     lines[0] += f"; {compared.how}"

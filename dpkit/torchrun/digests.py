@@ -25,7 +25,10 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from dpkit.forked.group import ForkedGroup
+from dpkit.ranks.group import CollectiveCall
 from dpkit.sim.changes.change import replaced
+from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.operators.operations import is_freed
 from dpkit.sim.tensors.behaviour import plain
 from dpkit.torchrun.watchers import Watcher
@@ -33,6 +36,7 @@ from dpkit.torchrun.watchers import Watcher
 # The direction repeats cosines of n · n modulo a prime, which are not smooth.
 _PERIOD = torch.cos(torch.arange(1013, dtype=torch.float64) ** 2 % 1013)
 COMPONENTS = 16  # of a gradient before it is averaged
+_REDUCTIONS = ("allreduce", "reduce", "reduce_scatter")
 
 
 class Digest(NamedTuple):
@@ -59,6 +63,7 @@ class StepDigests(NamedTuple):
     rates: dict[str, float]  # a group of an optimizer -> its learning rate
     scales: list[float]  # of GradScalers that have stepped
     stored: float  # the relative rounding of parameters
+    reduced: int  # numbers that are reduced inside of the optimizer's step
 
 
 class Digests(Watcher):
@@ -96,6 +101,8 @@ class Digests(Watcher):
         self._scales: list[float] = []
         self._before: dict[str, torch.Tensor] = {}
         self._moved: dict[str, float] = {}
+        self._is_inside = False  # of an optimizer's step
+        self._reduced = 0
 
     def begin(self, stack: ExitStack) -> None:
         """Look on at optimizers, scalers and what clips gradients."""
@@ -159,9 +166,11 @@ class Digests(Watcher):
             if p.grad is not None:
                 self._keep_gradient(name, p)
                 self._before[name] = whole(p).clone()
+        self._is_inside = True
 
     def _after_step(self, optimizer: Optimizer, *_: Any) -> None:
         """Keep how far an optimizer has moved its parameters."""
+        self._is_inside = False
         for name, p in self._parameters(optimizer):
             if name in self._before and p.grad is not None:
                 way = (whole(p) - self._before.pop(name)).double().flatten()
@@ -169,6 +178,18 @@ class Digests(Watcher):
                 length = float(gradient.norm())
                 along = float(way @ gradient) / length if length else 0.0
                 self._moved[name] = along
+
+    def called(
+        self, group: ForkedGroup, call: CollectiveCall, tensors: Any
+    ) -> None:
+        """Count what a step reduces before an optimizer inside of it steps.
+
+        What it sends later are parameters.
+        """
+        if self._is_inside and call.kind in _REDUCTIONS:
+            is_pair = isinstance(tensors, tuple)
+            given = tensors[1] if is_pair else tensors
+            self._reduced += sum(x.numel() for x in tensors_in(given))
 
     def skipped(self, optimizer: Optimizer) -> None:
         """Forget the gradients of a step that a scaler has left out."""
@@ -195,6 +216,7 @@ class Digests(Watcher):
                 rates=self._rates,
                 scales=self._scales,
                 stored=self._rounding(),
+                reduced=self._reduced,
             )
         )
         self._gradients = {}
@@ -203,6 +225,7 @@ class Digests(Watcher):
         self._moved = {}
         self._rates = {}
         self._scales = []
+        self._reduced = 0
 
     def _parameters(
         self, *optimizers: Optimizer

@@ -1,6 +1,6 @@
 """What a rank keeps of a run, to be compared with other ranks and runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,6 +23,7 @@ class Kept(NamedTuple):
     at_end: dict[str, Digest]  # parameters, where the script has ended
     is_wrapped: bool = False  # whether a wrapped model's forward was called
     is_flat: bool = False  # whether parameters are parts of flat shards
+    averaged: Sequence[str] = ()  # parameters: by the optimizer's own step
 
 
 class Keeping:

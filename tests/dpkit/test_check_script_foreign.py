@@ -49,11 +49,29 @@ def collate(rows):
     return Masked(x, torch.ones_like(x))
 
 
+class Averaging(torch.optim.Optimizer):
+    # It averages gradients inside of its step, in copies of them.
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 1e-6})
+
+    @torch.no_grad()
+    def step(self):
+        for number, p in enumerate(self.param_groups[0]["params"]):
+            mean = p.grad.clone()
+            if how == "averages nothing":
+                dist.all_reduce(p.grad.norm())
+            elif how != "averages three" or number != 1:
+                dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+            p.add_(mean, alpha=-self.param_groups[0]["lr"])
+
+
 dist.init_process_group("nccl")
 rank, world = dist.get_rank(), dist.get_world_size()
 torch.cuda.set_device(rank)
 torch.manual_seed(0)
-net = DDP(Net().cuda(), broadcast_buffers="apart" not in how)
+net = Net().cuda()
+if "averages" not in how:
+    net = DDP(net, broadcast_buffers="apart" not in how)
 task = Task(net)
 data = TensorDataset(torch.randn(64, 5))
 loader = DataLoader(
@@ -64,6 +82,8 @@ if "zero" in how:
     optimizer = ZeroRedundancyOptimizer(
         net.parameters(), optimizer_class=torch.optim.AdamW, lr=0.01
     )
+elif "averages" in how:
+    optimizer = Averaging(net.parameters())
 else:
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
 for given in loader:
@@ -75,6 +95,8 @@ for given in loader:
     loss = (task if "task" in how else net)(given).square().mean()
     if how == "infinite":
         loss = loss / (loss - loss)
+    if how == "averages, divided":
+        loss = loss / world
     loss.backward()
     optimizer.step()
     if how == "zero, changed" and rank == 1:
@@ -92,6 +114,38 @@ def test_an_optimizer_may_call_another(tmp_path):
     status, text = check(tmp_path, "zero, changed", ranks=2, script=SCRIPT)
     assert status == 1, text
     assert "parameters before step 2: rank 1 differs from rank 0" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "sentences"),
+    [
+        (
+            "averages",
+            [
+                "2 ranks compute the gradients of one",
+                "(parameters: 4, steps: 2)",
+                "averages gradients inside of its step (parameters: 4)",
+            ],
+        ),
+        (
+            "averages three",
+            [
+                "parameters of step 1: rank 1 differs from rank 0 in 1 of 4, "
+                "first in first.bias",
+                "does so for some parameters and not for these",
+            ],
+        ),
+        ("averages nothing", ["rank 1 differs", "they were not averaged"]),
+        ("averages, divided", ["0.5 times as long", "divides again"]),
+    ],
+)
+def test_an_optimizer_may_average_gradients_itself(tmp_path, how, sentences):
+    """Those before its step differ; a forgotten one differs after it."""
+    status, text = check(tmp_path, how, ranks=2, script=SCRIPT)
+    assert status == (how != "averages"), text
+    for sentence in sentences:
+        assert sentence in text
 
 
 @pytest.mark.slow
