@@ -30,6 +30,7 @@ from dpkit.torchrun.comparison import (
 from dpkit.torchrun.kept import Kept
 from dpkit.torchrun.launching import kept_of_one, kept_of_ranks
 from dpkit.torchrun.nearness import near_numbers
+from dpkit.torchrun.parts import without_parts
 from dpkit.torchrun.played import Tape, UnlikeBatchesError, read_tapes
 from dpkit.torchrun.report import found_among
 from dpkit.torchrun.rounds import (
@@ -102,7 +103,7 @@ def _verdict(
     """Return what :func:`compare_ranks` does, without a word of files."""
     _configure(ranks)
     kept, reports = kept_of_ranks(script, ranks, steps, files)
-    several = with_means(kept)
+    several = with_means(without_parts(kept))
     found = [f"found by torchrun: {x}" for x in found_among(reports)]
     if nothing_compared(several[0], ""):
         return Verdict([*found, *compare_among(several)], [])
@@ -329,11 +330,22 @@ def _what_was_compared(
     if averaged:
         lines[0] += (
             "; the optimizer averages gradients inside of its step "
-            f"(parameters: {averaged}): the mean of the ranks' own is "
-            "compared, and parameters after the step to the last bit"
+            f"(parameters: {averaged}), so that those after it are compared "
+            "to the last bit"
+        )
+    parts = several[0].parts
+    if parts:
+        lines[0] += (
+            "; parameters that differ from the start, where layers send in "
+            "forward, are taken for parts of larger ones and left out "
+            f"({len(parts)}, first {parts[0]})"
         )
     if not compared.steps:
         return lines
+    if averaged:
+        lines[0] += (
+            "; gradients of one rank are compared with the mean of the ranks'"
+        )
     lines[0] += f"; {compared.how}"
     if any(facts.normalizes for facts in several[0].facts):
         lines[0] += (

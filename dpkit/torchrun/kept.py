@@ -24,6 +24,8 @@ class Kept(NamedTuple):
     is_wrapped: bool = False  # whether a wrapped model's forward was called
     is_flat: bool = False  # whether parameters are parts of flat shards
     averaged: Sequence[str] = ()  # parameters: by the optimizer's own step
+    sends_in_forward: bool = False  # whether layers of the script do
+    parts: Sequence[str] = ()  # parameters that are parts of larger ones
 
 
 class Keeping:
@@ -60,4 +62,5 @@ class Keeping:
             at_end=self._digests.at_end(),
             is_wrapped=self._model.is_wrapped,
             is_flat=self._model.is_flat,
+            sends_in_forward=self._model.sends_in_forward,
         )

@@ -22,6 +22,8 @@ from torch.nn.modules.module import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
+from dpkit.forked.group import ForkedGroup
+from dpkit.ranks.group import CollectiveCall
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.memory.small_integers import values_of
@@ -35,6 +37,7 @@ from dpkit.torchrun.digests import (
 )
 from dpkit.torchrun.dropout import RandomNumbers
 from dpkit.torchrun.parameter_names import ParameterNames, without_wrappers
+from dpkit.torchrun.replicas import sender_of_call
 from dpkit.torchrun.watchers import Watcher
 
 _INEXACT = (torch.float16, torch.bfloat16)
@@ -67,6 +70,7 @@ class ModelFacts(Watcher):
         self.batches: list[int] = []  # how many examples it got in a forward
         self.is_flat = False  # whether it has parts of flat shards
         self.is_wrapped = False  # whether a wrapped model was called
+        self.sends_in_forward = False  # whether layers of the script do
         self.rounding = torch.finfo(torch.float32).eps
         self._names = ParameterNames()
         self._model: nn.Module | None = None  # the outermost
@@ -114,6 +118,13 @@ class ModelFacts(Watcher):
         )
         self._examples = []
         self._targets = 0
+
+    def called(
+        self, group: ForkedGroup, call: CollectiveCall, tensors: Any
+    ) -> None:
+        """See whether layers send something."""
+        if sender_of_call() == "layer":
+            self.sends_in_forward = True
 
     def skipped(self, optimizer: Any) -> None:
         """Forget the examples of a step that a scaler has left out."""

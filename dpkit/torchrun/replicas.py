@@ -245,7 +245,7 @@ class Replicas(Watcher):
             return
         if call.kind in ("message", "all_to_all"):
             self._is_model_parallel = True
-        sender = _sender()
+        sender = sender_of_call()
         if sender == "layer":
             self._is_model_parallel = True
         in_backward = simulation.clock.hosts.in_backward
@@ -433,7 +433,7 @@ def _memory(x: torch.Tensor) -> int:
     return int(plain(x).untyped_storage()._cdata)
 
 
-def _sender() -> str:
+def sender_of_call() -> str:
     """Return who calls a collective: "layer", "wrapper" or "script".
 
     A layer is one of the program, or what autograd calls for it. PyTorch has

@@ -175,3 +175,81 @@ def test_gradients_that_are_no_numbers_are_not_compared(tmp_path):
     assert status == 1, text
     assert "gradients of step 1 are not finite on several ranks" in text
     assert "it looks like" not in text
+
+
+# Tensor parallelism by hand: each rank has a part of two layers.
+DIVIDED = """
+import sys, torch, torch.distributed as dist
+from torch import nn
+
+how = sys.argv[1]
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(rank)
+
+
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x = x.clone()
+        if how != "unsent":
+            dist.all_reduce(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Divided(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, 6 // world, bias=False)
+        self.second = nn.Linear(6 // world, 5, bias=False)
+        self.third = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.third(Sum.apply(self.second(self.first(x).relu())))
+
+
+torch.manual_seed(0)
+net = Divided().cuda()
+with torch.no_grad():
+    for layer in (net.first, net.second):
+        layer.weight += 0.1 * rank
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    optimizer.zero_grad()
+    net(torch.ones(4, 5).cuda() + step).square().mean().backward()
+    if how == "halved" and rank == 1:
+        net.third.weight.grad /= 2
+    if how == "averaged":
+        for p in net.parameters():
+            dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+    optimizer.step()
+"""
+
+
+@pytest.mark.slow
+def test_parts_of_layers_are_no_replicas(tmp_path):
+    """They differ among ranks, and are left out."""
+    status, text = check(tmp_path, "", ranks=2, script=DIVIDED)
+    assert status == 0, text
+    assert "2 ranks agree with each other (parameters: 2, steps: 2)" in text
+    assert "left out (2, first first.weight)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("halved", "rank 1 differs from rank 0 in 1 of 2, first in third.we"),
+        ("unsent", "rank 1 differs from rank 0 in 4 of 4, first in first.we"),
+        ("averaged", "parameters before the first step: rank 1 differs"),
+    ],
+)
+def test_what_is_no_part_is_compared(tmp_path, wrong, sentence):
+    """A part has gradients of its own, and layers send in forward."""
+    status, text = check(tmp_path, wrong, ranks=2, script=DIVIDED)
+    assert status == 1, text
+    assert sentence in text
