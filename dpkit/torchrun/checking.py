@@ -148,6 +148,7 @@ def _longer(
         longer, _ = kept_of_ranks(
             script, len(several), most, files, prints=False
         )
+        longer = without_parts(longer)
         if step_alone(longer):
             return longer
     return several
