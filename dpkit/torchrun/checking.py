@@ -259,7 +259,14 @@ def _as_far_as_same(
     same = steps_with_same_examples(one, several)
     if same < steps:
         alarms = compare_with_one(one, several, same)
-        return WithOne(alarms, how, unseen(one, several, same), same)
+        missing = unseen(one, several, same)
+        if is_played:
+            missing += (
+                "; it has had the batches of the ranks' loaders, so that the "
+                "script makes other examples of them, as by noise that it "
+                "draws for the model"
+            )
+        return WithOne(alarms, how, missing, same)
     if any(f.draws for rank in (one, *several) for f in rank.facts):
         missing = (
             "forward draws random numbers, besides those of dropout, and one "

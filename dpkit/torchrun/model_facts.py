@@ -145,7 +145,8 @@ class ModelFacts(Watcher):
     def _learn_names(self, module: nn.Module) -> None:
         """Take the names of parameters from modules that are called.
 
-        The first that has some is the outermost: it calls those inside.
+        The first that is trained is the outermost: it calls those inside. An
+        encoder that is frozen may be called before.
         """
         new = self._names.learn(module)
         if isinstance(module, DistributedDataParallel):
@@ -153,7 +154,7 @@ class ModelFacts(Watcher):
         for name, p in new:
             if p.requires_grad and not isinstance(p, DTensor):
                 p.register_hook(self._keeping_own(name, ref(p)))
-        if self._model is None and new:
+        if self._model is None and _is_trained(module):
             self._model = module
             self._inner = _wrapped_in(module)
             self.is_flat = any(
@@ -227,6 +228,13 @@ def _wrapped_in(model: nn.Module) -> nn.Module:
             held: nn.Module = part.module
             return held
     return model
+
+
+def _is_trained(module: nn.Module) -> bool:
+    """Return whether a module that is called now is to get gradients."""
+    return torch.is_grad_enabled() and any(
+        p.requires_grad for p in module.parameters()
+    )
 
 
 def examples_in(args: Any, named: Any) -> Examples | None:

@@ -38,6 +38,8 @@ net = nn.Sequential(
     nn.Linear(20, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.5),
     nn.Linear(32, 5),
 )
+if wrong == "encoded":
+    encoder = nn.Linear(20, 20).cuda().eval()
 if wrong == "draws":
     net.insert(0, nn.RReLU())
 net = DDP(net.cuda(), device_ids=[rank])
@@ -55,6 +57,10 @@ for epoch in range(2):
         x, y = batch["x"].cuda(), batch["y"].cuda()
         if wrong == "own":
             x = torch.randn(x.shape).cuda()
+        if wrong == "encoded":
+            with torch.no_grad():
+                x = encoder(x)
+            x = x + torch.randn(x.shape).cuda()
         loss = nn.functional.cross_entropy(net(x), y)
         if wrong == "divided":
             loss = loss / world
@@ -120,6 +126,14 @@ def test_rounding_does_not_grow_from_step_to_step(tmp_path):
                 "2 ranks agree with each other (parameters: 6, steps: 2)",
                 "they are not compared with one rank: in step 1 one rank has "
                 "32 examples, of which",
+            ],
+        ),
+        (
+            "encoded",
+            [
+                "they are not compared with one rank: in step 1 one rank has "
+                "32 examples, of which",
+                "as by noise that it draws for the model",
             ],
         ),
         (
