@@ -11,6 +11,7 @@ from dpbook.own_script.tables import (
     memory_beside_tracker,
     mistakes_table,
     planted_counts,
+    public_counts,
     public_table,
     what_was_said,
 )
@@ -117,17 +118,25 @@ def test_memory_stands_beside_what_pytorch_counts(tmp_path):
     assert theirs.split()[-2:] == ["19.14", "GB"]
 
 
-def test_cpu_time_is_a_share_of_that_of_real_processes(tmp_path):
+def test_scripts_of_others_stand_beside_real_processes_and_one_rank(tmp_path):
     path = tmp_path / "public.json"
     row = {"repository": "a/b", "script": "c.py", "ranks": 2, "ran": True}
     row |= {"cpu_seconds": 3.0}
     compared = {"difference": 0.0, "cpu_seconds": 4.0}
-    path.write_text(
-        json.dumps({"scripts": [row, row | {"compared": compared}]})
+    beside = row | {"compared": compared, "check": {"said": []}}
+    alarm = row | {"check": {"said": ["it differs"]}}
+    path.write_text(json.dumps({"scripts": [row, beside, alarm]}))
+    _, *lines = str(public_table(path)).splitlines()
+    assert [line.split()[3:] for line in lines] == [
+        ["yes", "-", "-", "-"],
+        ["yes", "equal", "no", "alarm", "75%"],
+        ["yes", "-", "an", "alarm", "-"],
+    ]
+    assert public_counts(path) == (
+        "3 of 3 ran\n"
+        "1 of 1 that were compared are equal\n"
+        "1 of 2 that were checked raised an alarm"
     )
-    (_, alone, beside) = str(public_table(path)).splitlines()
-    assert alone.split()[-2:] == ["-", "-"]
-    assert beside.split()[-2:] == ["equal", "75%"]
 
 
 def test_the_mean_factor_is_of_eager_runs_alone(tmp_path):

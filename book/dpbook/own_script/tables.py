@@ -56,6 +56,7 @@ def public_table(path: str | Path) -> Table:
                 "ranks": row["ranks"],
                 "ran": "yes" if row["ran"] else "no",
                 "as gloo": _agreement(row.get("compared")),
+                "check": _alarm(row.get("check")),
                 "CPU time": _share_of_gloo(row),
             }
             for row in record["scripts"]
@@ -69,6 +70,13 @@ def _agreement(compared: dict[str, float] | None) -> str:
         return "-"
     difference = compared["difference"]
     return "equal" if difference == 0 else f"{difference:.0e} off"
+
+
+def _alarm(check: dict[str, Any] | None) -> str:
+    """Return whether ``check`` has raised an alarm."""
+    if check is None:
+        return "-"
+    return "an alarm" if check["said"] else "no alarm"
 
 
 def _share_of_gloo(row: dict[str, Any]) -> str:
@@ -164,14 +172,17 @@ def memory_beside_tracker(path: str | Path) -> Table:
 
 
 def public_counts(path: str | Path) -> str:
-    """Return how many scripts of others have run, as a line."""
+    """Return how many scripts of others have run, as lines."""
     record = json.loads(Path(path).read_text(encoding="utf-8"))
     rows = record["scripts"]
     compared = [row["compared"] for row in rows if row.get("compared")]
     equal = [found for found in compared if found["difference"] == 0]
+    checked = [row["check"] for row in rows if row.get("check")]
+    alarms = [check for check in checked if check["said"]]
     return (
-        f"{sum(row['ran'] for row in rows)} of {len(rows)} ran; "
-        f"{len(equal)} of {len(compared)} that were compared are equal"
+        f"{sum(row['ran'] for row in rows)} of {len(rows)} ran\n"
+        f"{len(equal)} of {len(compared)} that were compared are equal\n"
+        f"{len(alarms)} of {len(checked)} that were checked raised an alarm"
     )
 
 
