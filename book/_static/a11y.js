@@ -7,6 +7,11 @@ document.addEventListener("DOMContentLoaded", () => {
   // the text itself is the better name.
   each("summary[aria-label], .search-button-field", (element) =>
     element.removeAttribute("aria-label"));
+  // What unfolds the pages below a page has an icon alone.
+  each(".has-children > details > summary", (element) => {
+    const name = element.closest("li").querySelector("a").textContent.trim();
+    element.setAttribute("aria-label", `Pages below: ${name}`);
+  });
   each(".theme-switch[title]", (icon) => icon.removeAttribute("title"));
   each(".theme-switch title", (title) => title.remove());
 
