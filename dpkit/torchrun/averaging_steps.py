@@ -1,6 +1,6 @@
 """Optimizers that average gradients themselves, inside of their step.
 
-Optimizers that divide their state by hand do so, as those of nanochat::
+Optimizers that divide their state by hand do so, as in some public scripts::
 
               before the step   inside of it                    after it
     rank 0    own gradients     reduce_scatter, its part of     equal
