@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +193,11 @@ class Runner:
         self.log(script, log).write_text(ended.output)
         return ended
 
+    def _without_places(self, ended: Ended) -> Ended:
+        """Return how a process has ended, without the folder of checkouts."""
+        output = ended.output.replace(f"{self._repositories}/", "")
+        return replace(ended, output=output)
+
     def record(self, script: PublicScript) -> dict[str, Any]:
         """Run a script, and return what there is to say."""
         self.lay_out(script)
@@ -210,7 +215,7 @@ class Runner:
             "blind": script.blind,
             "ran": ended.status == 0,
             "reason": script.reason,
-            "failed": failure(ended),
+            "failed": failure(self._without_places(ended)),
             "step": step and step[1],
             "peak": peak and peak[1],
             "cpu_seconds": ended.cpu_seconds,
