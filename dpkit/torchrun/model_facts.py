@@ -123,8 +123,8 @@ class ModelFacts(Watcher):
         self, group: ForkedGroup, call: CollectiveCall, tensors: Any
     ) -> None:
         """See whether layers send something."""
-        if sender_of_call() == "layer":
-            self.sends_in_forward = True
+        if not self.sends_in_forward:
+            self.sends_in_forward = sender_of_call() == "layer"
 
     def skipped(self, optimizer: Any) -> None:
         """Forget the examples of a step that a scaler has left out."""

@@ -56,7 +56,7 @@ def public_table(path: str | Path) -> Table:
                 "ranks": row["ranks"],
                 "ran": "yes" if row["ran"] else "no",
                 "as gloo": _agreement(row.get("compared")),
-                "check": _alarm(row.get("check")),
+                "alarm": _alarm(row.get("check")),
                 "CPU time": _share_of_gloo(row),
             }
             for row in record["scripts"]
@@ -76,7 +76,7 @@ def _alarm(check: dict[str, Any] | None) -> str:
     """Return whether ``check`` has raised an alarm."""
     if check is None:
         return "-"
-    return "an alarm" if check["said"] else "no alarm"
+    return "yes" if check["said"] else "no"
 
 
 def _share_of_gloo(row: dict[str, Any]) -> str:
