@@ -48,7 +48,7 @@ ON_SIM := DPKIT_DEVICES=sim
 PYTEST := $(PY) -m pytest
 # The library and the code of the book: their examples, and their tests.
 CODE   := dpkit book/dpbook
-TESTS  := tests/dpkit tests/book tests/seeds
+TESTS  := tests/sim tests/kit tests/runs tests/book tests/seeds
 # Which of them: some need a GPU, and some run each week, by make test-all.
 MARKS  := not cuda and not weekly
 # Workers with one thread each: with more threads than cores, they spin. Large
@@ -70,11 +70,11 @@ HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|k
 # In a few seconds: can the tests run here at all? Can they use the GPUs?
 FIT := $(PY) -P scripts/fit_for_tests.py
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
-FOUND := $(patsubst %,tests/dpkit/test_%.py,\
-  processes workers machine sim configuration pinned) \
+FOUND := $(patsubst %,tests/kit/test_%.py,processes workers machine) \
+  $(patsubst %,tests/sim/test_%.py,sim configuration pinned) \
   tests/book/test_job.py::test_any_number_of_ranks
 # These run on any torch that dpkit.sim.TRIED names.
-ON_RANKS := $(patsubst %,tests/dpkit/test_%.py,\
+ON_RANKS := $(patsubst %,tests/runs/test_%.py,\
   ranks ranks_waiting engines_on_ranks needed)
 # torch itself is not asked, because it counts simulated devices too.
 ASK_GPUS := from dpkit.accelerator import real_devices, why_unusable; \

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 
 from dpkit.commands.calibrate import add_calibrate
-from dpkit.commands.check import add_check
 from dpkit.commands.devices import add_devices
 from dpkit.commands.parser import PROGRAM, Parser, make_parser, run_command
-from dpkit.commands.run import add_run
 from dpkit.commands.step import add_step
-from dpkit.commands.torchrun import add_torchrun
+from dpkit.runs.commands.check import add_check
+from dpkit.runs.commands.run import add_run
+from dpkit.runs.commands.torchrun import add_torchrun
 
 DESCRIPTION = "Training neural networks on many devices."
 

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from dpkit.theory.units import check_whole
+from dpkit.units import check_whole
 
 Devices = Sequence[torch.device]  # devices[rank]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from dpkit.arguments import check_one_shape, tensor_list
-from dpkit.theory.units import check_number
+from dpkit.units import check_number
 
 
 @torch.no_grad()

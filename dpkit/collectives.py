@@ -21,7 +21,7 @@ allreduce. Parts are cut along the flattened elements; where the ranks do not
 divide these, the first parts have one element more.
 
 Each operation is a list of messages first
-(``dpkit.theory.collectives.algorithms``), and the list is what is run. A mean
+(``dpkit.plans.algorithms``), and the list is what is run. A mean
 is divided last: in half precision the sum may overflow before.
 """
 
@@ -34,9 +34,9 @@ from torch import Tensor
 from dpkit.arguments import check_root, check_tensors
 from dpkit.library import LIBRARY, perform
 from dpkit.plan_runner import check_op, run
-from dpkit.theory.collectives import algorithms, direct, rings, trees
-from dpkit.theory.collectives.plans import Chunks, Plan, Step
-from dpkit.theory.units import check_known
+from dpkit.plans import algorithms, direct, rings, trees
+from dpkit.plans.plan import Chunks, Plan, Step
+from dpkit.units import check_known
 
 # "library" has a plan too, of what it computes.
 ALGORITHMS = (*algorithms.ALLREDUCE, LIBRARY)

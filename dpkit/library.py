@@ -2,7 +2,7 @@
 
 By hand, a ring of eight devices is 112 copies and 56 additions, each launched
 from Python. A library launches one kernel on each device, and the kernels
-send to each other (``theory.collectives.library``)::
+send to each other (``plans.library``)::
 
     on GPUs                  NCCL, through ``torch.cuda.nccl``
     on simulated devices     what a plan computes, charged as one kernel each
@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.cuda import nccl
 
 from dpkit.plan_runner import run_in_pieces
+from dpkit.plans.library import library_seconds, passes_a_port
+from dpkit.plans.plan import Plan
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.small_integers import (
     keep_values,
@@ -28,8 +30,6 @@ from dpkit.sim.memory.small_integers import (
     values_of,
 )
 from dpkit.sim.operators.operations import check_machine_of
-from dpkit.theory.collectives.library import library_seconds, passes_a_port
-from dpkit.theory.collectives.plans import Plan
 
 LIBRARY = "library"  # the name of this algorithm
 # NCCL's numbers of what adding is; for "mean" the caller divides the sums.
@@ -69,7 +69,7 @@ def perform(
 
     Example:
         >>> from dpkit.library import LIBRARY, perform
-        >>> from dpkit.theory.collectives.rings import ring
+        >>> from dpkit.plans.rings import ring
         >>> flats = [torch.full((5,), r, device=d)
         ...          for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> perform(LIBRARY, "allreduce", ring(3), flats)

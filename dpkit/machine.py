@@ -16,7 +16,7 @@ import torch
 from dpkit import sim
 from dpkit.accelerator import real_devices
 from dpkit.arguments import Devices, device_list
-from dpkit.theory.units import check_count, show_seconds
+from dpkit.units import check_count, show_seconds
 
 DEVICE_KINDS = ("cuda", "sim", "gpu", "cpu")
 

@@ -1,7 +1,7 @@
 """Move tensors by a plan.
 
 The same list of messages that is checked, counted and replayed in
-``dpkit.theory`` is run here, from device to device.
+``dpkit.plans`` is run here, from device to device.
 
 Each flat buffer is cut into the chunks of the plan, the first ones larger by
 one element. In a plan of 3 chunks, for buffers of 7 elements::
@@ -20,15 +20,15 @@ import torch
 from torch import Tensor
 
 from dpkit.machine import has_streams
-from dpkit.streams import send
-from dpkit.theory.collectives.plans import (
+from dpkit.plans.plan import (
     Message,
     Plan,
     Step,
     bounds,
     num_elements,
 )
-from dpkit.theory.units import check_known
+from dpkit.streams import send
+from dpkit.units import check_known
 
 # What each op does with the elements that are there and those that arrive.
 ADD: dict[str, Callable[[Tensor, Tensor], object]] = {
@@ -52,7 +52,7 @@ def run(plan: Plan, flats: Sequence[Tensor], op: str = "sum") -> None:
 
     Example:
         >>> from dpkit.plan_runner import run
-        >>> from dpkit.theory.collectives.rings import ring
+        >>> from dpkit.plans.rings import ring
         >>> flats = [torch.full((5,), r, device=d)
         ...          for r, d in enumerate(dpkit.devices(3, kind="sim"))]
         >>> run(ring(3), flats)
@@ -104,7 +104,7 @@ def run_in_pieces(plan: Plan, flats: Sequence[Tensor], op: str) -> None:
 
     Example:
         >>> from dpkit.plan_runner import run_in_pieces
-        >>> from dpkit.theory.collectives.rings import ring
+        >>> from dpkit.plans.rings import ring
         >>> flats = [torch.full((5,), r) for r in range(3)]
         >>> run_in_pieces(ring(3), flats, "sum")
         >>> flats[2]

@@ -13,7 +13,7 @@ from dpkit.evaluate import Batch, evaluate_accuracy
 from dpkit.losses import Loss
 from dpkit.machine import Timer
 from dpkit.placement import replicate
-from dpkit.theory.units import check_count, show_seconds
+from dpkit.units import check_count, show_seconds
 
 
 @dataclass

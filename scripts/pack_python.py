@@ -1,9 +1,9 @@
 """Pack Python for the pages: `_build/live/python.js` and `theory.js`.
 
-The second has what a page runs: the library's theory, and the figures and
-exercises of the book. Node does it, by `scripts/pyodide/pack.mjs`. Pyodide
-comes from npm once, by version and hash; where that cannot be had, the pages
-do without.
+The second has what a page runs: what the library says without a tensor, and
+the figures and exercises of the book. Node does it, by
+`scripts/pyodide/pack.mjs`. Pyodide comes from npm once, by version and hash;
+where that cannot be had, the pages do without.
 """
 
 import hashlib
@@ -21,7 +21,9 @@ PACKED = ROOT / "_build" / "live"
 NAMES = ("python.js", "theory.js")
 # What pages run; all of it needs Python's standard library alone.
 PACKAGES = (
-    "dpkit/theory",
+    *("dpkit/lazy.py", "dpkit/least_squares.py", "dpkit/tables.py"),
+    *("dpkit/units.py", "dpkit/plans", "dpkit/schedules"),
+    *("dpkit/sim/clock", "dpkit/sim/hardware", "dpkit/sim/timeline"),
     "book/dpbook/exercises",
     "book/dpbook/explore",
     "book/dpbook/formulas",
@@ -37,7 +39,7 @@ def hash_of_sources() -> str:
     files = [
         path
         for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
+        for path in (ROOT / package, *(ROOT / package).rglob("*"))
         if "__pycache__" not in path.parts and path.is_file()
     ]
     for path in sorted([*files, *HERE.glob("*.*")]):

@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = (
-    *("tests/dpkit", "tests/book", "tests/seeds", "tests/site"),
-    "tests/running",
+    *("tests/sim", "tests/kit", "tests/runs", "tests/book", "tests/seeds"),
+    *("tests/site", "tests/running"),
 )
 NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
 MARKS = "not cuda and not weekly"

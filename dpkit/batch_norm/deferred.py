@@ -23,7 +23,7 @@ from dpkit.batch_norm.moments import (
     normalize_alone,
     update_running,
 )
-from dpkit.theory.units import check_count
+from dpkit.units import check_count
 
 _AGAIN: ContextVar[bool] = ContextVar("_AGAIN", default=False)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dpkit.arguments import tensor_list
-from dpkit.theory.units import check_number
+from dpkit.units import check_number
 
 
 def assign(

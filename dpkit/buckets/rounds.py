@@ -27,7 +27,7 @@ from torch.utils.hooks import RemovableHandle
 
 from dpkit.arguments import check_function, tensor_list
 from dpkit.buckets.bucket import Bucket, assign
-from dpkit.theory.units import check_number
+from dpkit.units import check_number
 
 BYTES_PER_MEGABYTE = 2**20  # as PyTorch counts the megabytes of buckets
 

@@ -15,8 +15,8 @@ from statistics import geometric_mean
 
 from dpkit.calibration.fitting import fit_line
 from dpkit.calibration.stopwatch import Times
-from dpkit.theory.hardware import Accelerator, Host, Link
-from dpkit.theory.units import show_seconds
+from dpkit.sim.hardware import Accelerator, Host, Link
+from dpkit.units import show_seconds
 
 WHOLE = "the rate is a measured one, so all of it is achieved"
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpkit.theory.least_squares import fit_two
+from dpkit.least_squares import fit_two
 
 PASSES = 10  # the weights no longer change by then
 

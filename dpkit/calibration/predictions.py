@@ -15,9 +15,9 @@ from tqdm import tqdm
 
 from dpkit import sim
 from dpkit.machine import Timer, devices
-from dpkit.theory.hardware import Accelerator, Host, Link
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.sim.hardware import Accelerator, Host, Link
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 WARM_UP = 2  # steps that do what is done once: load, allocate, lay out
 

@@ -20,7 +20,7 @@ from dpkit.calibration.predictions import (
     predictions_table,
 )
 from dpkit.commands.parser import PROGRAM, Commands, refuse, refuse_output
-from dpkit.theory.hardware.presets import save
+from dpkit.sim.hardware.presets import save
 
 # In the median of the steps; on a machine without other work it was 1.2.
 MOST_FACTOR = 2.0

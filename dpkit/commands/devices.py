@@ -11,7 +11,7 @@ from dpkit.calibration.conditions import cpu_name, device_name, memory_bytes
 from dpkit.commands.parser import Commands
 from dpkit.machine import devices
 from dpkit.sim.devices.configuration import simulation
-from dpkit.theory.units import show_memory
+from dpkit.units import show_memory
 
 
 def add_devices(commands: Commands) -> None:

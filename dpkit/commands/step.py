@@ -10,7 +10,7 @@ from dpkit.accelerator import real_devices
 from dpkit.commands.parser import Commands, refuse
 from dpkit.data_parallel import DataParallel
 from dpkit.machine import Timer, devices
-from dpkit.theory.units import show_seconds
+from dpkit.units import show_seconds
 
 _SUMMARY = "train one step on k devices and on one, compare and time them"
 _DESCRIPTION = f"{_SUMMARY}; one device is compared with the CPU"

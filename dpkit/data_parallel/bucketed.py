@@ -30,7 +30,7 @@ from dpkit.collectives import allreduce, planned_allreduce
 from dpkit.losses import Loss, check_mean, check_one_number
 from dpkit.placement import split_batch
 from dpkit.streams import on_side_streams, record_event, wait_for_side_streams
-from dpkit.theory.units import check_flag
+from dpkit.units import check_flag
 
 
 class BucketedDataParallel:

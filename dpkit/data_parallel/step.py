@@ -27,7 +27,7 @@ from dpkit.arguments import (
 from dpkit.collectives import allreduce, planned_allreduce
 from dpkit.losses import Loss, check_sum, tried_as_sum
 from dpkit.placement import split_batch
-from dpkit.theory.units import check_count, check_number
+from dpkit.units import check_count, check_number
 
 
 def train_batch(

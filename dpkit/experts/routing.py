@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from dpkit.arguments import check_tensor
-from dpkit.theory.units import check_count
+from dpkit.units import check_count
 
 
 @dataclass(frozen=True)

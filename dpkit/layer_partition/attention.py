@@ -18,7 +18,7 @@ from dpkit.layer_partition.shards import (
     check_plain,
     checked_sizes,
 )
-from dpkit.theory.units import check_flag
+from dpkit.units import check_flag
 
 PLAIN_ATTENTION: dict[str, object] = {
     "batch_first": True,

@@ -16,7 +16,7 @@ from dpkit.layer_partition.shards import (
     checked_sizes,
     rows_of,
 )
-from dpkit.theory.units import check_flag
+from dpkit.units import check_flag
 
 
 class ChannelParallelConv2d(SplitModule):

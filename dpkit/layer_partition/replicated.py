@@ -9,7 +9,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from dpkit.arguments import Devices, check_kind, device_list
 from dpkit.layer_partition.conjugates import allgather_forward
 from dpkit.layer_partition.shards import Pick, SplitModule
-from dpkit.theory.units import check_whole
+from dpkit.units import check_whole
 
 
 class Replicated(SplitModule):

@@ -12,7 +12,7 @@ from dpkit.arguments import (
     device_list,
 )
 from dpkit.collectives import planned_allreduce
-from dpkit.theory.units import check_whole
+from dpkit.units import check_whole
 
 Pick = Callable[[nn.Parameter], Tensor]
 

@@ -10,7 +10,7 @@ so that all parts have something to do::
 ``cutting`` makes the stages, ``stage`` runs one, ``interpreter`` does the
 actions of a schedule, ``pipeline`` puts them together; ``untie`` gives each
 stage its own copy of a shared parameter. Begin with ``pipeline``. The
-schedules and their check are in ``dpkit.theory.pipelines``.
+schedules and their check are in ``dpkit.schedules``.
 """
 
 from dpkit.network_partition.cutting import (

@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from dpkit.arguments import check_kind, check_tensor, device_list
 from dpkit.machine import Timer
-from dpkit.theory.pipelines.balance import balance
-from dpkit.theory.units import check_whole
+from dpkit.schedules.balance import balance
+from dpkit.units import check_whole
 
 
 class LayerCost(NamedTuple):

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from dpkit.network_partition.stage import Gradients, Layer, Stage, each
+from dpkit.schedules.actions import Action
 from dpkit.streams import Channel, PendingTensor
-from dpkit.theory.pipelines.actions import Action
 
 
 @dataclass

@@ -26,17 +26,17 @@ from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
 from dpkit.network_partition.untie import gradients_summed, untie
-from dpkit.streams import Channel
-from dpkit.theory.pipelines.actions import (
+from dpkit.schedules.actions import (
     Action,
     Schedule,
     owners,
     parse,
 )
-from dpkit.theory.pipelines.check import check
-from dpkit.theory.pipelines.replay import times
-from dpkit.theory.pipelines.schedules import by_name
-from dpkit.theory.units import check_flag, check_whole
+from dpkit.schedules.check import check
+from dpkit.schedules.named import by_name
+from dpkit.schedules.replay import times
+from dpkit.streams import Channel
+from dpkit.units import check_flag, check_whole
 
 TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
 

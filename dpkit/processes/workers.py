@@ -23,7 +23,7 @@ from dpkit.processes.starting import (
     tell,
 )
 from dpkit.sim.streams import sending
-from dpkit.theory.units import check_count, check_known, check_number
+from dpkit.units import check_count, check_known, check_number
 
 PARENT_LOOK_SECONDS = 0.005  # how often the parent looks
 SETTLE_SECONDS = 0.1  # how long it waits for whose failure was first

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from dpkit.arguments import check_dim, check_one_shape, tensor_list
-from dpkit.theory.units import check_count, check_flag, check_whole
+from dpkit.units import check_count, check_flag, check_whole
 
 
 def pieces(rank: int, world_size: int, balanced: bool) -> list[int]:

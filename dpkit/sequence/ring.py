@@ -36,7 +36,7 @@ from dpkit.sequence.cut import pieces
 from dpkit.sequence.kernels import BY_PRODUCTS, BlockKernel, SeenQueries, wide
 from dpkit.sequence.messages import PassedOn
 from dpkit.sequence.running_softmax import PartialAttention, merge_attention
-from dpkit.theory.units import check_flag
+from dpkit.units import check_flag
 
 
 class Ring(NamedTuple):

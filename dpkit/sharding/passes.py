@@ -27,7 +27,7 @@ from dpkit.collectives import SCATTERS
 from dpkit.losses import Loss, check_mean, check_one_number
 from dpkit.placement import split_batch
 from dpkit.sharding.flat_block import FlatBlock
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 
 Optimizer = Callable[[list[Tensor]], torch.optim.Optimizer]
 

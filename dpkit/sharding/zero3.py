@@ -22,7 +22,7 @@ import torch
 
 from dpkit.sharding.messages import Scattering, gather_on_side_streams
 from dpkit.sharding.passes import Passes
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 
 REQUESTS = "just in time", "prefetched", "too late"
 

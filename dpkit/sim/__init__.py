@@ -1,7 +1,14 @@
 """Simulated devices: ``sim:0``, ``sim:1``, … are devices of torch.
 
 Begin with ``tensors/tensor.py``: what happens in ``x + y``, step by step. The
-rooms, each with a docstring that says what is in it:
+rooms, each with a docstring that says what is in it. Of the standard library
+alone, so that they run in a browser, too:
+
+``hardware/`` -- accelerators, links, hosts; what work costs;
+``clock/`` -- how time passes on them;
+``timeline/`` -- what happened, as a picture and in files.
+
+On torch:
 
 ``devices/`` -- the hardware that is simulated, and which device a name means;
 ``memory/`` -- live and peak bytes, and what is freed before they are judged;
@@ -14,7 +21,6 @@ rooms, each with a docstring that says what is in it:
 ``places`` -- the lines of the program that races and warnings name;
 ``graphs`` -- CUDA graphs: a step that is launched at once;
 ``tracing`` -- what happened in a block of code, as a timeline;
-``cuda_names/`` -- ``cuda`` means the simulated devices, in a block;
 ``changes/`` -- how torch is changed, and changed back;
 ``patches`` -- all that is changed when sim is registered, in one table;
 ``torch_sim`` -- the module ``torch.sim``.
@@ -23,25 +29,30 @@ rooms, each with a docstring that says what is in it:
 import re
 import warnings
 from collections.abc import Callable
-from importlib import import_module
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-import torch
+from dpkit.lazy import lazy_names
 
-from dpkit.sim.changes.mixed_backends import why_apart
-from dpkit.sim.devices.configuration import configure, hold_on_gpu, machine
-from dpkit.sim.streams.streams import name_stream, overlapped
-from dpkit.sim.tracing import current_machine, label, meet, now, trace
-from dpkit.theory.hardware import (
-    ACCELERATORS,
-    HOSTS,
-    LINKS,
-    Accelerator,
-    Host,
-    Link,
-)
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.timeline.timeline import Timeline
+if TYPE_CHECKING:
+    from dpkit.sim.changes.mixed_backends import why_apart
+    from dpkit.sim.devices.configuration import (
+        configure,
+        hold_on_gpu,
+        machine,
+    )
+    from dpkit.sim.hardware import (
+        ACCELERATORS,
+        HOSTS,
+        LINKS,
+        Accelerator,
+        Host,
+        Link,
+    )
+    from dpkit.sim.hardware.clusters import Cluster
+    from dpkit.sim.streams.streams import name_stream, overlapped
+    from dpkit.sim.timeline.timeline import Timeline
+    from dpkit.sim.tracing import current_machine, label, meet, now, trace
 
 __all__ = [
     "ACCELERATORS",
@@ -68,21 +79,38 @@ __all__ = [
     "why_apart",
 ]
 
-launch: Callable[..., list[Any]]  # dpkit.ranks.launch, by __getattr__
 TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
 
+_DEFINED_IN = {
+    "ACCELERATORS": "dpkit.sim.hardware",
+    "HOSTS": "dpkit.sim.hardware",
+    "LINKS": "dpkit.sim.hardware",
+    "Accelerator": "dpkit.sim.hardware",
+    "Cluster": "dpkit.sim.hardware.clusters",
+    "Host": "dpkit.sim.hardware",
+    "Link": "dpkit.sim.hardware",
+    "Timeline": "dpkit.sim.timeline.timeline",
+    "configure": "dpkit.sim.devices.configuration",
+    "hold_on_gpu": "dpkit.sim.devices.configuration",
+    "label": "dpkit.sim.tracing",
+    "machine": "dpkit.sim.devices.configuration",
+    "meet": "dpkit.sim.tracing",
+    "name_stream": "dpkit.sim.streams.streams",
+    "now": "dpkit.sim.tracing",
+    "overlapped": "dpkit.sim.streams.streams",
+    "current_machine": "dpkit.sim.tracing",
+    "trace": "dpkit.sim.tracing",
+    "why_apart": "dpkit.sim.changes.mixed_backends",
+}
+# Two names of users that stand above: what needs ranks and whole programs.
+_DEFINED_ABOVE = {"as_cuda": "dpkit.runs", "launch": "dpkit.runs"}
+as_cuda: Callable[..., AbstractContextManager[None]]
+launch: Callable[..., list[Any]]
 
-if TYPE_CHECKING:
-    from dpkit.sim.cuda_names.patches import as_cuda
-else:  # or any name would be one of the package
-
-    def __getattr__(name: str) -> Any:
-        """Import ``launch`` or ``as_cuda`` when it is first asked for."""
-        if name == "launch":
-            return import_module("dpkit.ranks").launch
-        if name == "as_cuda":
-            return import_module("dpkit.sim.cuda_names.patches").as_cuda
-        raise AttributeError(f"module 'dpkit.sim' has no attribute {name!r}")
+if not TYPE_CHECKING:  # or any name would be one of the package
+    __getattr__, __dir__ = lazy_names(
+        __name__, {**_DEFINED_IN, **_DEFINED_ABOVE}
+    )
 
 
 def register() -> None:
@@ -100,6 +128,8 @@ def register() -> None:
         >>> x + x
         tensor([2., 2.], device='sim:1')
     """
+    import torch  # here, not above: hardware and clock need none of it
+
     check_torch_version(torch.__version__)
     try:
         # Here, not above: it imports private names, which may change.

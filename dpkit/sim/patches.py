@@ -12,7 +12,7 @@ changed by hand. Each change is a :class:`Patch`::
 ``changes.change.apply_all`` asks every patch whether it fits before it applies
 any. The order matters once: the last patch gives the backend its name,
 which torch does not take back. What ``dpkit.sim.launch`` needs besides is
-listed in ``dpkit/ranks/needed.py``.
+listed in ``dpkit/runs/ranks/needed.py``.
 """
 
 import inspect

@@ -59,8 +59,8 @@ def here() -> SourcePlace:
 
 _SIM = os.path.dirname(os.path.abspath(__file__))
 _DPKIT = os.path.dirname(_SIM) + os.sep
-# Rooms of dpkit that run beneath a program, whatever line it is at.
-_OUT_OF_SIGHT = ("sim", "forked", "torchrun")
+# Folders of dpkit that run beneath a program, whatever line it is at.
+_BENEATH = [_SIM + os.sep]
 _NAMES = ("stdlib", "platstdlib", "purelib", "platlib")
 #: Where the files of Python lie, those of PyTorch and all that is installed,
 #: also in an environment that this one sees the packages of.
@@ -72,12 +72,20 @@ LIBRARIES = (
 )
 
 
+def runs_beneath(folder: str) -> None:
+    """Leave out the files of a folder of dpkit, as those of the simulation.
+
+    What runs a program enters its folder, when it is imported.
+    """
+    _BENEATH.append(folder + os.sep)
+    _kind.cache_clear()
+
+
 @cache
 def _kind(file: str, package: str) -> str:
     """Return whose a file is: "program", "dpkit", or "" for all others."""
     if file.startswith(_DPKIT):
-        room = file.removeprefix(_DPKIT).split(os.sep)[0]
-        return "" if room in _OUT_OF_SIGHT else "dpkit"
+        return "" if file.startswith((*_BENEATH,)) else "dpkit"
     is_installed = file.startswith(LIBRARIES)
     says_so = getattr(sys.modules.get(package), "IS_PROGRAM", False)
     return "" if is_installed and not says_so else "program"

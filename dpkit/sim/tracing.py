@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.sim.clock.record import Block
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import full_device
+from dpkit.sim.hardware import AS_FLOAT32, Accelerator
+from dpkit.sim.hardware.clusters import Cluster
 from dpkit.sim.memory.accounting import Allocation
 from dpkit.sim.races import Races
 from dpkit.sim.streams import sending
-from dpkit.theory.clock.record import Block
-from dpkit.theory.hardware import AS_FLOAT32, Accelerator
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.timeline.timeline import Timeline
 
 _ASSUMPTIONS = (
     "Work on the CPU, in Python and in loading data, takes no time; "

@@ -22,7 +22,8 @@ const OF_ALL = new RegExp(`^(?:${[
 ].join("|")})`);
 // As in scripts/pack_python.py; and what its answers are compared with.
 const RUN_IN_PAGES = new RegExp(`^(?:${[
-  "dpkit/theory/", "book/dpbook/(?:exercises|explore|formulas|planner|plans)/",
+  "dpkit/(?:plans|schedules|sim/(?:clock|hardware|timeline))/",
+  "dpkit/(?:lazy|least_squares|tables|units).py", "book/dpbook/(?:exercises|explore|formulas|planner|plans)/",
   "scripts/live_answers.py", "tests/book/wrong_answers/",
 ].join("|")})`);
 const RUNS = /<figure class="live|class="exercise-in-page"/g;

@@ -1,7 +1,7 @@
 // Packs Python for the pages: python.js is the interpreter with what is used
 // of its library, theory.js has the packages. Both are plain scripts, which a
 // page opened from a disk may load; they hold gzip as base64.
-// Usage: node pack.mjs ROOT OUT PACKAGE…, such as: . _build/live dpkit/theory
+// Usage: node pack.mjs ROOT OUT PACKAGE…, such as: . _build/live dpkit/plans
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
@@ -13,15 +13,18 @@ const here = import.meta.dirname;
 const home = dirname(createRequire(import.meta.url).resolve("pyodide"));
 const PARTS = ["pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm"];
 
-/** Put a package, such as book/dpbook/explore, into /src/dpbook/explore. */
+/** Put a package or a module, such as book/dpbook/explore, into /src/dpbook/explore. */
 function copy(FS, root, name) {
-  const folder = join(root, name);
   const target = join("/src", name.replace(/^book\//, ""));
-  FS.mkdirTree(dirname(target));
-  // What the package around it imports is not there in a page.
-  FS.writeFile(join(dirname(target), "__init__.py"), "");
-  for (const path of readdirSync(folder, { recursive: true }).sort()) {
-    const file = join(folder, path);
+  // What the packages around it import is not there in a page.
+  for (let around = dirname(target); around !== "/src"; around = dirname(around)) {
+    FS.mkdirTree(around);
+    FS.writeFile(join(around, "__init__.py"), "");
+  }
+  const place = join(root, name);
+  if (statSync(place).isFile()) return FS.writeFile(target, readFileSync(place));
+  for (const path of readdirSync(place, { recursive: true }).sort()) {
+    const file = join(place, path);
     if (path.includes("__pycache__") || !statSync(file).isFile()) continue;
     FS.mkdirTree(dirname(join(target, path)));
     FS.writeFile(join(target, path), readFileSync(file));

@@ -24,8 +24,8 @@ from dpbook.common.models import lenet, lenet_params
 from dpbook.common.resnet import resnet18
 from dpbook.overlap.runs import wide
 from dpbook.two_devices.runs import train_step
+from dpkit.sim.hardware import HOSTS, costs
 from dpkit.sim.tensors import charge
-from dpkit.theory.hardware import HOSTS, costs
 
 FILE = Path(dpbook.__file__).parent / "formulas" / "data" / "networks.json"
 # The parameters, and a step for images and labels.

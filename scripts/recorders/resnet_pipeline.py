@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from dpkit import sim
 from dpkit.machine import devices, synchronize
-from dpkit.theory.hardware import Accelerator, Host, Link
+from dpkit.sim.hardware import Accelerator, Host, Link
 
 BATCH_SIZE = 120
 IMAGE_SIZE = 128

@@ -1,6 +1,6 @@
 """Layers of transformers, as plain modules of eager PyTorch.
 
-Their launches are those that ``theory.planner.launches`` counts.
+Their launches are those that ``dpbook.planner.launches`` counts.
 """
 
 import torch

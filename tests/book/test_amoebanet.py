@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import dpkit
-from tests.dpkit.test_pipeline_of_tuples import assert_one_device
+from tests.kit.test_pipeline_of_tuples import assert_one_device
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

@@ -7,7 +7,7 @@ import pytest
 from recorders.trust import attention, h200_kernels
 
 from dpbook.limits.comparisons import mean_factor
-from dpkit.theory.hardware import ACCELERATORS, ATTENTION_KINDS
+from dpkit.sim.hardware import ACCELERATORS, ATTENTION_KINDS
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

@@ -8,12 +8,12 @@ import pytest
 from dpbook.collectives.pictures import plot_ports, plot_winners
 from dpbook.plans.animation import animate_plan
 from dpbook.plans.pictures import Grid, draw_plan
-from dpkit.theory.collectives.algorithms import allreduce_plan
-from dpkit.theory.collectives.direct import pairwise
-from dpkit.theory.collectives.plans import Message, Plan
-from dpkit.theory.collectives.rings import ring
-from dpkit.theory.collectives.trees import star
-from dpkit.theory.timeline.drawing import BLUE, GREEN, WIDTH
+from dpkit.plans.algorithms import allreduce_plan
+from dpkit.plans.direct import pairwise
+from dpkit.plans.plan import Message, Plan
+from dpkit.plans.rings import ring
+from dpkit.plans.trees import star
+from dpkit.sim.timeline.drawing import BLUE, GREEN, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 

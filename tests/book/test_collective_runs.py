@@ -7,13 +7,13 @@ import torch
 
 import dpkit
 from dpbook.collectives.runs import num_launches, timed
-from dpkit.theory.collectives.alpha_beta import errors, fit
-from dpkit.theory.collectives.bounds import (
+from dpkit.plans.alpha_beta import errors, fit
+from dpkit.plans.bounds import (
     bus_bandwidth,
     in_switch_share,
     seconds_at,
 )
-from dpkit.theory.collectives.costs import ring_chain
+from dpkit.plans.costs import ring_chain
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data" / "nccl_h200.json"

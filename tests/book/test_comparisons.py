@@ -37,7 +37,7 @@ from dpbook.limits.pictures import (
     plot_comparisons,
 )
 from dpkit.calibration.predictions import Prediction
-from dpkit.theory.units import show_factor
+from dpkit.units import show_factor
 from tests.repository import ROOT
 from tests.weekly import few_of
 

@@ -22,7 +22,7 @@ from dpbook.limits.comparisons import (
     read,
     worst,
 )
-from dpkit.theory.hardware import ACCELERATORS
+from dpkit.sim.hardware import ACCELERATORS
 from tests.repository import ROOT
 
 DATA = ROOT / "book/_data"

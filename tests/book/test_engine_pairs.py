@@ -19,8 +19,8 @@ from dpbook.network_partitioning.engine import pipeline_pair
 from dpbook.network_partitioning.runs import deep_network
 from dpbook.overlap.engines import data_parallel_pair, our_step
 from dpkit import sim
-from dpkit.theory.hardware import HOSTS
-from tests.dpkit.test_works import overlapping
+from dpkit.sim.hardware import HOSTS
+from tests.runs.test_works import overlapping
 
 MOST = 0.03  # a larger difference of times is explained by what is counted
 NUM_PARAMS = 24  # of the network that replicas train

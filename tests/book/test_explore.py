@@ -16,8 +16,8 @@ from dpbook.explore.figure import (
     Shown,
 )
 from dpbook.explore.pipeline import PIPELINE, SCHEDULES
-from dpkit.theory.pipelines.schedules import SCHEDULE_NAMES
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.schedules.named import SCHEDULE_NAMES
+from dpkit.sim.timeline.drawing import QUIET
 
 WHOLE = Number("devices", 4, (1, 4, 1024))
 TIME = Number("hop", 0.0, (0.0, 0.5, 2.0), "ms")

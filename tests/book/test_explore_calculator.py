@@ -20,8 +20,8 @@ from dpbook.planner.machines import MACHINES, NODE
 from dpbook.planner.networks import NETWORKS
 from dpbook.planner.search import search
 from dpkit.__main__ import command_parser
-from dpkit.theory.hardware import ACCELERATORS, LINKS
-from dpkit.theory.units import show_memory, show_seconds
+from dpkit.sim.hardware import ACCELERATORS, LINKS
+from dpkit.units import show_memory, show_seconds
 from tests.repository import ROOT
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from dpbook.explore.collectives import COLLECTIVES, OWNERS
 from dpbook.explore.curves import Axis, decades, draw_curves, even
-from dpkit.theory.collectives.alpha_beta import rates_of
-from dpkit.theory.collectives.choice import CANDIDATES, choose
-from dpkit.theory.hardware import ACCELERATORS, LINKS
+from dpkit.plans.alpha_beta import rates_of
+from dpkit.plans.choice import CANDIDATES, choose
+from dpkit.sim.hardware import ACCELERATORS, LINKS
 
 
 def test_times_are_those_of_the_chapter():

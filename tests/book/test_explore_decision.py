@@ -14,7 +14,7 @@ from dpbook.explore.way_map import (
     winner,
 )
 from dpbook.formulas.splits import estimate
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.sim.hardware.clusters import cluster
 
 DTYPES = "float32", "float16"
 

@@ -11,7 +11,7 @@ from dpbook.explore.memory import (
     NETWORKS,
     SMALL,
 )
-from dpkit.theory.units import show_memory
+from dpkit.units import show_memory
 
 PARAMETERS = NETWORKS["Llama 2, 7B"].parameters
 

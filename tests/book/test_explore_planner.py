@@ -32,7 +32,7 @@ from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS
 from dpbook.planner.search import plan
-from dpkit.theory.units import show_factor
+from dpkit.units import show_factor
 from tests.repository import ROOT
 
 

@@ -25,8 +25,8 @@ from dpbook.long_sequences.runs import attention_run
 from dpkit.sequence import BY_PRODUCTS
 from dpkit.sequence.cut import pieces
 from dpkit.sequence.ring import Ring
-from dpkit.theory.timeline.drawing import VIOLET
-from dpkit.theory.units import show_seconds
+from dpkit.sim.timeline.drawing import VIOLET
+from dpkit.units import show_seconds
 
 BOTH = pytest.mark.parametrize("balanced", [False, True])
 SIZES = pytest.mark.parametrize("k", [2, 3, 4, 7, 8])

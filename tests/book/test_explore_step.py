@@ -8,8 +8,8 @@ from dpbook.explore.curves import FAINT
 from dpbook.explore.step import BUCKETS, EACH, ONE_PROCESS, PER_DEVICE, STEP
 from dpbook.formulas.networks import network
 from dpbook.formulas.parallel_step import parallel_step
-from dpkit.theory.hardware.clusters import cluster
-from dpkit.theory.units import show_seconds
+from dpkit.sim.hardware.clusters import cluster
+from dpkit.units import show_seconds
 
 
 def test_it_starts_where_two_devices_are_slower_than_one():

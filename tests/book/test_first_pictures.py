@@ -19,7 +19,7 @@ from dpbook.plan_a_run.pictures import draw_layout
 from dpbook.sharding.pictures import draw_what_a_device_keeps
 from dpbook.splitting.grid import groups_of
 from dpbook.splitting.pictures import draw_groups
-from dpkit.theory.pipelines import schedules
+from dpkit import schedules
 from tests.repository import ROOT
 
 SVG = "{http://www.w3.org/2000/svg}"

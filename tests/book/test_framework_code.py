@@ -10,7 +10,7 @@ from recorders.framework import WIDTH, bare_calls, compared, networks
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit.theory.hardware import HOSTS
+from dpkit.sim.hardware import HOSTS
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

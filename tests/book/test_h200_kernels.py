@@ -5,7 +5,7 @@ import json
 import pytest
 from recorders.trust import h200_kernels
 
-from dpkit.theory.hardware import ACCELERATORS
+from dpkit.sim.hardware import ACCELERATORS
 from tests.repository import ROOT
 
 RECORD = json.loads((ROOT / "book/_data/gpu_operators.json").read_text())

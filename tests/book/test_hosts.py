@@ -14,7 +14,7 @@ from dpbook.limits.latency import (
 )
 from dpkit import sim
 from dpkit.calibration.predictions import CASES, step_seconds
-from dpkit.theory.hardware import HOSTS
+from dpkit.sim.hardware import HOSTS
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import dpbook
 from dpkit.sim import places
-from tests.dpkit.test_imports import questions
+from tests.kit.test_imports import questions
 
 PACKAGE = Path(dpbook.__file__).parent
 # Programs of plain PyTorch, which readers copy and run without dpkit. So they

@@ -34,7 +34,7 @@ from torch import nn
 import dpkit
 from dpbook.limits.comparisons import read
 from dpkit.layer_partition import HeadParallelAttention
-from dpkit.theory.pipelines.bubble import makespan
+from dpkit.schedules.bubble import makespan
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

@@ -16,7 +16,7 @@ from dpbook.memory.pictures import draw_held
 from dpbook.overlap.pictures import draw_buckets, messages
 from dpbook.precision.pictures import NUMBERS, draw_orders
 from dpbook.two_devices.pictures import draw_second_device
-from dpkit.theory.collectives.trees import star, tree
+from dpkit.plans.trees import star, tree
 
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = {

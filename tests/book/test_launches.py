@@ -17,8 +17,8 @@ from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
 from dpkit import sim
 from dpkit.machine import devices
-from dpkit.theory.hardware import HOSTS
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.sim.hardware import HOSTS
+from dpkit.sim.hardware.clusters import cluster
 from tests.book.eager_layers import ExpertsLayer, GptLayer, LlamaLayer
 
 MAKE = {

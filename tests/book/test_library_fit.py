@@ -11,9 +11,9 @@ from recorders.trust.library_fit import (
     measured,
 )
 
-from dpkit.theory.collectives.bounds import seconds_at
-from dpkit.theory.hardware import LINKS
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.plans.bounds import seconds_at
+from dpkit.sim.hardware import LINKS
+from dpkit.sim.hardware.clusters import cluster
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from dpbook.__main__ import main
-from tests.dpkit.test_main import refused
+from tests.runs.test_main import refused
 
 
 @pytest.mark.parametrize(

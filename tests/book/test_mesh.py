@@ -40,8 +40,8 @@ from dpbook.mesh.runs import (
 )
 from dpbook.mesh.traffic import expected_bytes
 from dpbook.mesh.training import Trainer
-from dpkit.theory.clock.record import Block, Span
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.clock.record import Block, Span
+from dpkit.sim.timeline.timeline import Timeline
 from tests.weekly import few_of, weekly
 
 CLIP = 0.1  # less than the norm of each step, so that it always clips

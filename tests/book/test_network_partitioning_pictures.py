@@ -1,9 +1,9 @@
 """Tests of dpbook.network_partitioning.pictures."""
 
 from dpbook.network_partitioning.pictures import computing, plot_kept
-from dpkit.theory.clock.record import Span
-from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.schedules.named import gpipe, one_f_one_b
+from dpkit.sim.clock.record import Span
+from dpkit.sim.timeline.timeline import Timeline
 
 
 def test_what_computes():

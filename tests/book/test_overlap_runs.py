@@ -14,8 +14,8 @@ from dpbook.overlap.runs import (
     wide,
 )
 from dpkit import streams
-from dpkit.theory.clock.record import SECOND
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.sim.clock.record import SECOND
+from dpkit.sim.hardware.clusters import cluster
 
 TOLD = {"make": wide, "num_devices": 3, "rows": 512}
 

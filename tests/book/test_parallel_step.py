@@ -13,7 +13,7 @@ from dpbook.formulas.parallel_step import buckets_of, parallel_step
 from dpbook.two_devices.scaling import processes_step
 from dpkit.buckets import assign
 from dpkit.collectives import ALGORITHMS
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.sim.hardware.clusters import cluster
 
 MACHINES = [("v100-pcie", "pcie3"), ("h100", "nvlink4")]
 

@@ -24,7 +24,7 @@ from dpbook.planner.search import search
 from dpbook.planner.work import SUM_BYTES, layer_counts
 from dpkit import sim
 from dpkit.machine import devices
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.sim.hardware.clusters import cluster
 from tests.repository import ROOT
 
 SIZES = Sizes(64, 512, 1, 8, 2, 1408, 256)

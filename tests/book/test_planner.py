@@ -28,10 +28,10 @@ from dpbook.planner.work import (
     work,
 )
 from dpbook.planner.zero_messages import BY_TENSOR
-from dpkit.theory.collectives.library import even_seconds, library_seconds
-from dpkit.theory.hardware import ACCELERATORS
-from dpkit.theory.hardware.clusters import cluster
-from dpkit.theory.pipelines.bubble import makespan
+from dpkit.plans.library import even_seconds, library_seconds
+from dpkit.schedules.bubble import makespan
+from dpkit.sim.hardware import ACCELERATORS
+from dpkit.sim.hardware.clusters import cluster
 from tests.repository import ROOT
 
 

@@ -8,7 +8,7 @@ import pytest
 import dpkit
 from dpbook.common.plots import COLOURS, STYLE
 from dpbook.data_parallelism import pictures as plots
-from dpkit.theory.timeline.drawing import INK, QUIET
+from dpkit.sim.timeline.drawing import INK, QUIET
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

@@ -30,10 +30,10 @@ from dpbook.network_partitioning.torchgpipe import (
 )
 from dpkit import sim
 from dpkit.network_partition import LayerCost, layer_seconds
-from dpkit.theory.hardware import Link
-from dpkit.theory.pipelines import bubble, replay
-from dpkit.theory.pipelines.check import check
-from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
+from dpkit.schedules import bubble, replay
+from dpkit.schedules.check import check
+from dpkit.schedules.named import gpipe, one_f_one_b
+from dpkit.sim.hardware import Link
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

@@ -7,7 +7,7 @@ import torch
 import dpkit
 from dpbook.common.resnet import resnet18
 from dpbook.two_devices.runs import train_step
-from tests.dpkit.test_published_times import NOTEBOOK
+from tests.sim.test_published_times import NOTEBOOK
 
 
 def resnet_seconds(num_devices, rows=256):

@@ -20,7 +20,7 @@ from dpbook.explore.puzzles import (
     RANKS,
     TREE,
 )
-from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
+from dpkit.schedules.named import gpipe, one_f_one_b
 
 
 def as_text(schedule):

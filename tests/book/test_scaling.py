@@ -14,8 +14,8 @@ from dpbook.two_devices.scaling import (
     processes_step,
     wrapper_step,
 )
-from dpkit.theory.hardware.clusters import cluster
-from dpkit.theory.hardware.costs import copy_seconds
+from dpkit.sim.hardware.clusters import cluster
+from dpkit.sim.hardware.costs import copy_seconds
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

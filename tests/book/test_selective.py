@@ -32,7 +32,7 @@ from dpbook.planner.networks import NETWORKS
 from dpbook.planner.work import layer_counts
 from dpkit import sim
 from dpkit.processes import rank_device
-from dpkit.ranks import launch
+from dpkit.runs.ranks import launch
 
 ROWS = 2
 SIZES = Sizes(width=256, blocks=1, heads=8, key_heads=8, inner=768, length=128)

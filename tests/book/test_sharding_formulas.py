@@ -3,7 +3,7 @@
 import pytest
 
 from dpbook.formulas.sharding import kept_bytes, sent_bytes
-from tests.dpkit.test_sharding import STAGES, kept, step_of
+from tests.kit.test_sharding import STAGES, kept, step_of
 
 SIZE = 166  # parameters, of 8 bytes each
 

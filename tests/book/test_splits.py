@@ -22,8 +22,8 @@ from dpbook.splitting.three_ways import (
     network_partitioning,
     traced,
 )
-from dpkit.theory.hardware.clusters import cluster
-from dpkit.theory.pipelines.bubble import hops_waited
+from dpkit.schedules.bubble import hops_waited
+from dpkit.sim.hardware.clusters import cluster
 from tests.weekly import few_of, weekly
 
 STEPS = {

@@ -16,7 +16,7 @@ from dpbook.common.datasets import load_fashion_mnist
 from dpbook.devices import six_times
 from dpkit import sim
 from dpkit.__main__ import command_parser
-from tests.dpkit.running_scripts import ROOT, command
+from tests.runs.running_scripts import ROOT, command
 from tests.seeds.programs import by_hand, concise
 
 sim.register()

@@ -1,5 +1,5 @@
 // Runs the book's Python in the page: dpkitPython.call(path, argument) gives
-// the string that a function of dpkit.theory returns for a string. Python is
+// the string that a function of dpkit or dpbook returns for a string. Python is
 // loaded, into a worker, when it is first called. This is a plain script, as
 // are python.js and theory.js beside it: a page opened from a disk may load
 // no other kind.

@@ -9,7 +9,7 @@ from typing import Any
 from dpbook.assignment.sheets import check_of
 from dpbook.common.checks import all_checks
 from dpbook.exercises.verdict import why_not
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 
 
 def refusal(name: str, answer: Any, seed: int | None = None) -> str | None:

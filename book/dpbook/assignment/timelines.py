@@ -7,8 +7,8 @@ from random import Random
 from dpbook.assignment.asked import Asked
 from dpbook.exercises.pipelines import CHART, check_read_chart
 from dpbook.exercises.sharding import Read, check_read_backward
-from dpkit.theory.pipelines.actions import Action, most_in_flight, parse
-from dpkit.theory.pipelines.schedules import one_f_one_b
+from dpkit.schedules.actions import Action, most_in_flight, parse
+from dpkit.schedules.named import one_f_one_b
 
 Starts = Mapping[str, int]
 WORDS = {3: "three", 4: "four"}

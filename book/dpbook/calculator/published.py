@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dpbook.explore.calculator import MODELS, fastest, own_network
 from dpbook.planner.machines import MACHINES, NODE
-from dpkit.theory.tables import Table, table
+from dpkit.tables import Table, table
 
 # The machines whose GPUs and network come nearest to those of the sources.
 MACHINE_OF = {"a100": "ND96amsr_A100_v4", "h100": "p5.48xlarge"}

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from dpbook.common.plots import COLOURS, Picture
-from dpkit.theory.timeline.drawing import INK
-from dpkit.theory.units import show_bytes
+from dpkit.sim.timeline.drawing import INK
+from dpkit.units import show_bytes
 
 
 def plot_ports(sent: Mapping[str, Sequence[float]], bound: float) -> Picture:
@@ -49,7 +49,7 @@ def plot_winners(
     Args:
         world_sizes: The numbers of ranks, in order.
         sizes: Bytes on each rank, evenly spaced on a logarithmic axis.
-        winners: What ``dpkit.theory.collectives.choice.winners`` returns: a
+        winners: What ``dpkit.plans.choice.winners`` returns: a
             row for each number of ranks.
     """
     names = sorted({name for row in winners for name in row})

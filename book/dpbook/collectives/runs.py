@@ -6,7 +6,7 @@ import torch
 
 from dpkit import collectives, sim
 from dpkit.machine import devices, synchronize
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.timeline.timeline import Timeline
 from dpkit.traffic import Traffic
 
 VIEWS = {"view", "slice"}  # of the host alone: no device has a part in them

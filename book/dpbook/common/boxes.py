@@ -6,7 +6,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch
 
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.sim.timeline.drawing import QUIET
 
 
 def box(

@@ -16,7 +16,7 @@ from importlib import import_module, resources
 
 from dpbook.exercises.listed import CHECKS
 from dpbook.exercises.verdict import Answer, checks_in, why_not
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 
 
 @cache

@@ -18,9 +18,9 @@ from dpbook.common.rounding import below
 from dpkit import sim
 from dpkit.arguments import Devices
 from dpkit.machine import synchronize
-from dpkit.theory.clock.record import Span
-from dpkit.theory.tables import Table, table
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.clock.record import Span
+from dpkit.sim.timeline.timeline import Timeline
+from dpkit.tables import Table, table
 
 
 class Step(NamedTuple):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dpbook.common.matrices import BOLD, DASHES, GROUND, heading, panel
 from dpbook.common.plots import COLOURS
-from dpkit.theory.timeline.drawing import (
+from dpkit.sim.timeline.drawing import (
     INK,
     QUIET,
     Drawing,

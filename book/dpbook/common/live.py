@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpbook.explore.figure import LiveFigure
-from dpkit.theory.timeline.drawing import escape
+from dpkit.sim.timeline.drawing import escape
 
 
 @dataclass(repr=False)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbook.common.plots import COLOURS
-from dpkit.theory.timeline.drawing import (
+from dpkit.sim.timeline.drawing import (
     INK,
     QUIET,
     Drawing,

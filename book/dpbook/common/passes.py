@@ -10,9 +10,9 @@ from torch import Tensor
 
 from dpkit import sim
 from dpkit.machine import synchronize
-from dpkit.ranks import launch
-from dpkit.theory.clock.record import Span
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.runs.ranks import launch
+from dpkit.sim.clock.record import Span
+from dpkit.sim.timeline.timeline import Timeline
 
 # Seconds forward and backward, peak bytes, and when both passes began.
 OfRank = tuple[float, float, int, tuple[float, float]]

@@ -16,7 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
-from dpkit.theory.timeline.drawing import INK, Drawing
+from dpkit.sim.timeline.drawing import INK, Drawing
 
 COLOURS = ("#2563eb", "#b45309", "#047857", "#7c3aed", "#be123c")
 SIZE = (5.2, 3.1)  # inches

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dpbook.common.matrices import BOLD, GROUND, arrow, heading, panel
 from dpbook.common.plots import COLOURS
-from dpkit.theory.timeline.drawing import INK, QUIET, Drawing, box, line, text
+from dpkit.sim.timeline.drawing import INK, QUIET, Drawing, box, line, text
 
 WIDTH = 240.0  # of a picture
 TOP = 60.0  # of the first band

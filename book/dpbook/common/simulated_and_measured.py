@@ -13,8 +13,8 @@ from statistics import median
 import torch
 
 from dpkit import devices, sim
-from dpkit.theory.hardware import ACCELERATORS
-from dpkit.theory.tables import Table, table
+from dpkit.sim.hardware import ACCELERATORS
+from dpkit.tables import Table, table
 
 Work = Callable[[torch.device], float]
 

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from dpbook.common.boxes import arrow, box
 from dpbook.common.plots import COLOURS, SIZE, Picture
-from dpkit.theory.timeline.drawing import INK, QUIET
+from dpkit.sim.timeline.drawing import INK, QUIET
 from dpkit.training import TrainingRecord
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
-from dpkit.theory.timeline.drawing import INK, Drawing
+from dpkit.sim.timeline.drawing import INK, Drawing
 
 # Batch norm -> cuts between the rows that it sees: to normalize, to update.
 CUTS = {

@@ -8,7 +8,7 @@ import torch
 from dpbook.exercises.verdict import Answer, require
 from dpkit import sim
 from dpkit.machine import Timer, devices, synchronize
-from dpkit.theory.clock.record import Span
+from dpkit.sim.clock.record import Span
 
 SIZE = 1000  # products of this size are bound by the device
 

@@ -3,9 +3,9 @@
 from math import inf
 
 from dpbook.exercises.verdict import Answer, require
-from dpkit.theory.collectives.check import check_broadcast
-from dpkit.theory.collectives.costs import Rates, seconds
-from dpkit.theory.collectives.plans import Plan, count
+from dpkit.plans.check import check_broadcast
+from dpkit.plans.costs import Rates, seconds
+from dpkit.plans.plan import Plan, count
 
 
 def check_large_broadcast(answer: Answer) -> None:

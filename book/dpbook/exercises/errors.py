@@ -5,6 +5,11 @@ import traceback
 
 FILE = "<your code>"  # what a traceback calls it
 MOST_CALLS = 20  # of a traceback, and an even number
+# What pages have of dpkit: it needs Python's library alone.
+IN_PAGES = (
+    *("dpkit.plans", "dpkit.schedules", "dpkit.sim.hardware"),
+    *("dpkit.sim.clock", "dpkit.sim.timeline", "dpkit.units", "dpkit.tables"),
+)
 # What notebooks can import and a page cannot, besides most of dpkit.
 NOT_IN_PAGES = ("torch", "torchvision", "numpy", "matplotlib")
 
@@ -34,9 +39,10 @@ def _missing(error: ImportError) -> str:
     name = error.name or ""
     package = name.partition(".")[0]
     without = "the exercise can be solved without it"
-    if package == "dpkit" and not name.startswith("dpkit.theory"):
+    if package == "dpkit" and not name.startswith(IN_PAGES):
         return (
-            f"the page has dpkit.theory and no other part of dpkit; {without}"
+            "the page has dpkit.plans, dpkit.schedules and the hardware of "
+            f"dpkit.sim, and no part of dpkit that needs PyTorch; {without}"
         )
     if package in NOT_IN_PAGES:
         known = "PyTorch" if package == "torch" else package

@@ -24,7 +24,7 @@ from dpbook.exercises.errors import FILE, sentence, trace
 from dpbook.exercises.listed import CHECKS
 from dpbook.exercises.undone import undone
 from dpbook.exercises.verdict import NotYet
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 
 MOST_PRINTED = 5_000  # characters
 

@@ -12,7 +12,7 @@ from dpbook.common.shares import (
     draw_moment,
     named,
 )
-from dpkit.theory.timeline.drawing import Drawing
+from dpkit.sim.timeline.drawing import Drawing
 
 CHOICES = {0: "c", 1: "a", 2: "c", 3: "a", 4: "d", 5: "a"}  # token -> expert
 EXPERTS = ("ab", "cd")  # of each rank

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.experts.training import NUM_EXPERTS
 from dpkit.experts import Routing
-from dpkit.theory.tables import Table, table
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.sim.timeline.drawing import QUIET
+from dpkit.tables import Table, table
 
 Record = Mapping[str, Any]
 

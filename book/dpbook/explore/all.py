@@ -15,7 +15,7 @@ from dpbook.explore.planner import PLANNER
 from dpbook.explore.puzzles import BUCKETS, MESSAGES, ORDER, PLACEMENT
 from dpbook.explore.ring import RING
 from dpbook.explore.step import STEP
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 
 _MODELS = (
     *(STEP, PIPELINE, COLLECTIVES, DECISION),

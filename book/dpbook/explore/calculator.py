@@ -31,8 +31,8 @@ from dpbook.planner.layouts import Layout
 from dpbook.planner.machines import MACHINES, NODE, Machine
 from dpbook.planner.networks import NETWORKS, Planned
 from dpbook.planner.search import MEMORY_WORDS, LayoutCost, search
-from dpkit.theory.timeline.drawing import Drawing
-from dpkit.theory.units import show_memory, show_seconds
+from dpkit.sim.timeline.drawing import Drawing
+from dpkit.units import show_memory, show_seconds
 
 OWN = "your own"
 

@@ -5,16 +5,16 @@ from itertools import groupby
 from dpbook.explore.curves import Axis, decades, draw_curves
 from dpbook.explore.figure import Choice, LiveFigure, Number, Shown
 from dpbook.plans.animation import animate_plan
-from dpkit.theory.collectives.algorithms import allreduce_plan
-from dpkit.theory.collectives.alpha_beta import rates_of
-from dpkit.theory.collectives.bounds import lower_bounds
-from dpkit.theory.collectives.choice import CANDIDATES, choose
-from dpkit.theory.collectives.costs import Rates, seconds
-from dpkit.theory.collectives.library import library_seconds
-from dpkit.theory.collectives.plans import count
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.timeline.drawing import Drawing
-from dpkit.theory.units import show_bytes, show_seconds
+from dpkit.plans.algorithms import allreduce_plan
+from dpkit.plans.alpha_beta import rates_of
+from dpkit.plans.bounds import lower_bounds
+from dpkit.plans.choice import CANDIDATES, choose
+from dpkit.plans.costs import Rates, seconds
+from dpkit.plans.library import library_seconds
+from dpkit.plans.plan import count
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.timeline.drawing import Drawing
+from dpkit.units import show_bytes, show_seconds
 
 MOST_RANKS = 8  # ranks whose messages are shown one by one
 COMPARED = (*CANDIDATES, "library")

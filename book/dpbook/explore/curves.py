@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
 
-from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import (
+from dpkit.sim.timeline import drawing
+from dpkit.sim.timeline.drawing import (
     AMBER,
     BLUE,
     GREEN,

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
-from dpkit.theory.timeline.drawing import Drawing
-from dpkit.theory.units import check_known
+from dpkit.sim.timeline.drawing import Drawing
+from dpkit.units import check_known
 
 
 class SettingError(ValueError):

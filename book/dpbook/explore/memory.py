@@ -21,8 +21,8 @@ from dpbook.explore.stacked import stacked_bars
 from dpbook.formulas.transformer import RECOMPUTE
 from dpbook.planner.case import Case, StepMemory
 from dpbook.planner.layouts import Layout
-from dpkit.theory.hardware.clusters import cluster
-from dpkit.theory.units import show_memory
+from dpkit.sim.hardware.clusters import cluster
+from dpkit.units import show_memory
 
 SMALL = "1.3B, 24 layers"
 NETWORKS = {SMALL: own_network(24, 2048, 16, 32_000, 4096)} | MODELS

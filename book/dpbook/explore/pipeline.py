@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from dpbook.explore.figure import Choice, LiveFigure, Number, Shown
-from dpkit.theory.pipelines.actions import most_in_flight
-from dpkit.theory.pipelines.replay import replay
-from dpkit.theory.pipelines.schedules import by_name
-from dpkit.theory.timeline.timeline import Timeline
-from dpkit.theory.units import show_seconds
+from dpkit.schedules.actions import most_in_flight
+from dpkit.schedules.named import by_name
+from dpkit.schedules.replay import replay
+from dpkit.sim.timeline.timeline import Timeline
+from dpkit.units import show_seconds
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1")
 NOTHING = "nothing"
@@ -36,7 +36,7 @@ def show_pipeline(
     """Replay one step of a pipeline, and the same step by another schedule.
 
     Args:
-        schedule: A name that ``theory.pipelines.schedules.by_name`` knows.
+        schedule: A name that ``dpkit.schedules.by_name`` knows.
         compare: The schedule below it, on the same scale of time. "nothing",
             or the same name again: there is none.
         devices: How many there are.

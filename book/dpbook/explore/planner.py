@@ -26,10 +26,10 @@ from dpbook.planner.search import (
     why,
     why_not,
 )
-from dpkit.theory.hardware import ACCELERATORS, HOSTS, Host
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.timeline.drawing import Drawing
-from dpkit.theory.units import show_memory, show_seconds
+from dpkit.sim.hardware import ACCELERATORS, HOSTS, Host
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.timeline.drawing import Drawing
+from dpkit.units import show_memory, show_seconds
 
 NODE = 8  # devices
 LINKS_OF = {  # inside a node, and of each device to other nodes

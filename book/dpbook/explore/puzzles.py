@@ -10,16 +10,16 @@ from itertools import pairwise
 
 from dpbook.exercises.overlap import MEGABYTES, reduced
 from dpbook.explore.figure import Lists, LiveFigure, SettingError, Shown
-from dpkit.theory.clock.record import Span
-from dpkit.theory.collectives.alpha_beta import ideal_cluster
-from dpkit.theory.collectives.check import check_broadcast
-from dpkit.theory.collectives.costs import Rates
-from dpkit.theory.collectives.plans import Message, Plan
-from dpkit.theory.collectives.replay import replay_plan
-from dpkit.theory.pipelines.actions import Action, most_in_flight, parse
-from dpkit.theory.pipelines.check import check
-from dpkit.theory.pipelines.replay import replay
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.plans.alpha_beta import ideal_cluster
+from dpkit.plans.check import check_broadcast
+from dpkit.plans.costs import Rates
+from dpkit.plans.plan import Message, Plan
+from dpkit.plans.replay import replay_plan
+from dpkit.schedules.actions import Action, most_in_flight, parse
+from dpkit.schedules.check import check
+from dpkit.schedules.replay import replay
+from dpkit.sim.clock.record import Span
+from dpkit.sim.timeline.timeline import Timeline
 
 DEVICES = 3
 MICRO_BATCHES = 4

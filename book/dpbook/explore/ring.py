@@ -18,15 +18,15 @@ from dpbook.formulas.ring_attention import (
     ring_steps,
     share,
 )
-from dpkit.theory.clock.record import Record, Span
-from dpkit.theory.hardware import ACCELERATORS, LINKS
-from dpkit.theory.hardware.costs import (
+from dpkit.sim.clock.record import Record, Span
+from dpkit.sim.hardware import ACCELERATORS, LINKS
+from dpkit.sim.hardware.costs import (
     achieved_flops_per_second,
     copy_seconds,
 )
-from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.gantt import draw_timeline
-from dpkit.theory.units import show_seconds
+from dpkit.sim.timeline import drawing
+from dpkit.sim.timeline.gantt import draw_timeline
+from dpkit.units import show_seconds
 
 MOST_DEVICES = 8
 WIDTH = 4096  # of the model: the heads together

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from math import fsum
 
-from dpkit.theory.timeline import drawing
+from dpkit.sim.timeline import drawing
 
 FILLS = (
     drawing.BLUE,

@@ -16,12 +16,12 @@ from dpbook.explore.figure import (
 from dpbook.formulas.gradient_sums import SUMS
 from dpbook.formulas.networks import COUNTED, network
 from dpbook.formulas.parallel_step import ParallelStep, Stretch, parallel_step
-from dpkit.theory.clock.record import Record, Row, Span
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.timeline.bars import Bar
-from dpkit.theory.timeline.drawing import Drawing
-from dpkit.theory.timeline.gantt import draw_timeline
-from dpkit.theory.units import show_seconds
+from dpkit.sim.clock.record import Record, Row, Span
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.timeline.bars import Bar
+from dpkit.sim.timeline.drawing import Drawing
+from dpkit.sim.timeline.gantt import draw_timeline
+from dpkit.units import show_seconds
 
 MOST_DEVICES = 8  # devices
 # A curve that is more times as high would press the others to the ground.

@@ -18,9 +18,9 @@ from dpbook.formulas.splits import (
     Estimate,
     estimate,
 )
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import INK, QUIET, WIDTH
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.timeline import drawing
+from dpkit.sim.timeline.drawing import INK, QUIET, WIDTH
 
 Answer = TypeVar("Answer")
 CHOICES = (ONE_DEVICE, *WAYS)
@@ -55,7 +55,7 @@ def winner(
         dtype: In what is computed and sent.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> winner(4096, 4096, 8, cluster(4, "v100", "pcie3"))
         'network'
     """
@@ -73,7 +73,7 @@ def needed_bytes(found: Estimate, dtype: str) -> float:
     and a gradient of 2 bytes, and in float32 a copy and two averages.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "nvlink2")
         >>> for dtype in ("float32", "float16"):
         ...     found = estimate("data", 4096, 4096, 8, four, dtype)

@@ -15,8 +15,8 @@ longer.
 
 from dataclasses import dataclass
 
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import operation_seconds
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware.costs import operation_seconds
 
 SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a value
 
@@ -28,7 +28,7 @@ class Dense:
     Example:
         A layer of 4096 by 4096 for 1024 rows on a V100, in milliseconds:
 
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> layer = Dense(cluster(4), rows=1024, inputs=4096, outputs=4096)
         >>> round(1e3 * layer.forward, 2), round(1e3 * layer.backward, 2)
         (2.43, 5.12)

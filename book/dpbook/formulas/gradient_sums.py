@@ -20,11 +20,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dpbook.formulas.overlap import ring_seconds
-from dpkit.theory.collectives.alpha_beta import FREE_HOST
-from dpkit.theory.collectives.library import library_seconds
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
-from dpkit.theory.units import check_known
+from dpkit.plans.alpha_beta import FREE_HOST
+from dpkit.plans.library import library_seconds
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
+from dpkit.units import check_known
 
 SUMS = ("star", "ring", "library")
 
@@ -47,7 +47,7 @@ def gradient_sum(algorithm: str, num_bytes: int, cluster: Cluster) -> Sum:
         cluster: The devices, their hosts and links.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> cards = cluster(2, "v100-pcie", "pcie3")
         >>> star = gradient_sum("star", 409_600, cards)
         >>> star.launches, star.views, f"{1e6 * star.seconds:.0f} µs"
@@ -85,7 +85,7 @@ def bucket_seconds(algorithm: str, num_bytes: int, cluster: Cluster) -> float:
         cluster: The devices, their hosts and links.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "nvlink2", hosts="per_device")
         >>> times = [bucket_seconds(name, 25 * 2**20, four) for name in SUMS]
         >>> [f"{1e3 * seconds:.2f}" for seconds in times]

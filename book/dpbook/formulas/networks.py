@@ -13,9 +13,9 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import operation_seconds
-from dpkit.theory.units import check_known
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware.costs import operation_seconds
+from dpkit.units import check_known
 
 COUNTED = ("LeNet", "ResNet-18", "wide")
 PARTS = ("forward", "backward", "update")
@@ -127,7 +127,7 @@ def phase(
             than Python.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> forward = network("LeNet").forward
         >>> found = phase(forward, 256, cluster(1, "v100-pcie"))
         >>> [round(1e6 * seconds) for seconds in found[:3]], found.launches

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
 
 
 def bucket_ends(ready: Sequence[float], costs: Sequence[float]) -> list[float]:
@@ -95,7 +95,7 @@ def ring_seconds(
         op: "sum" or "mean".
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "nvlink2")
         >>> f"{1e3 * ring_seconds(25 * 2**20, four):.2f} ms"
         '0.44 ms'

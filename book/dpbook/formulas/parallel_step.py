@@ -26,9 +26,9 @@ from dpbook.formulas.networks import (
     phase,
 )
 from dpbook.formulas.overlap import bucket_ends
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import copy_seconds
-from dpkit.theory.units import check_known
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.units import check_known
 
 BUCKET_SIZES = 2**20, 25 * 2**20  # of the first bucket, of the others
 
@@ -117,7 +117,7 @@ def parallel_step(
             devices, or one host is to drive devices with buckets.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> from dpbook.formulas.networks import network
         >>> lenet = network("LeNet")
         >>> for k in (1, 2):

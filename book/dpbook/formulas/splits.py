@@ -28,10 +28,10 @@ from math import ceil, fsum
 
 from dpbook.formulas.dense import SIZES, Dense
 from dpbook.formulas.overlap import ring_seconds, step_seconds
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import copy_seconds
-from dpkit.theory.pipelines.bubble import hops_waited, makespan
-from dpkit.theory.units import check_known
+from dpkit.schedules.bubble import hops_waited, makespan
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.units import check_known
 
 WAYS = ("data", "network", "layer")
 ONE_DEVICE = "one device"  # for comparison
@@ -86,7 +86,7 @@ def estimate(
             for it; or the devices are on several nodes or switches.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "nvlink2")
         >>> found = [estimate(way, 4096, 4096, 8, four) for way in WAYS]
         >>> [round(1e3 * each.seconds) for each in found]

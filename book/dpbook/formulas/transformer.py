@@ -70,7 +70,7 @@ Source:
 
 from dataclasses import dataclass
 
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 
 RECOMPUTE = ("none", "selective", "full")
 GATHERED = ("again", "kept")

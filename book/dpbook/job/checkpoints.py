@@ -26,7 +26,7 @@ import torch
 
 from dpbook.job.lock import NO_LOCKS, FolderLock
 from dpbook.job.regular_files import open_regular
-from dpkit.theory.units import check_count
+from dpkit.units import check_count
 
 
 @dataclass(frozen=True)

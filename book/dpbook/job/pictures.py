@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dpbook.common.matrices import Panels
 from dpbook.common.shares import Cell, Column, Device, Sent, draw_moment, named
-from dpkit.theory.timeline.drawing import Drawing
+from dpkit.sim.timeline.drawing import Drawing
 
 COLUMNS = [
     Column("rows", x=78, width=56),

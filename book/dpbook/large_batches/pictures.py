@@ -12,7 +12,7 @@ from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.large_batches.results import RULES
 from dpbook.large_batches.runs import RECIPE, WARMUPS, schedule
-from dpkit.theory.timeline.drawing import INK, QUIET
+from dpkit.sim.timeline.drawing import INK, QUIET
 
 ERRORS = (15, 20, 30, 50, 90)  # percent, the ticks of a logarithmic axis
 GUESSING = 90

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from dpkit.theory.least_squares import fit_two
+from dpkit.least_squares import fit_two
 
 Record = Mapping[str, Any]
 ByBatch = dict[int, list[float]]

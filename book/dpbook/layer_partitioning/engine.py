@@ -25,7 +25,7 @@ from dpkit import sim
 from dpkit.layer_partition import ParallelMLP, full_tensors
 from dpkit.machine import devices
 from dpkit.processes import rank_device
-from dpkit.ranks import launch
+from dpkit.runs.ranks import launch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -15,8 +15,8 @@ from dpbook.common.matrices import (
     panel,
 )
 from dpbook.common.plots import COLOURS, Picture, doublings
-from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import INK
+from dpkit.sim.timeline import drawing
+from dpkit.sim.timeline.drawing import INK
 
 WIDTH = 500.0  # pixels, of two layers
 BETWEEN = 44.0  # pixels between the bands of two devices

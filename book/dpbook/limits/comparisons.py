@@ -11,8 +11,8 @@ from math import exp, fsum, log
 from pathlib import Path
 from typing import NamedTuple
 
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 KINDS = ("fitted", "unseen")
 SECONDS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6}
@@ -35,7 +35,7 @@ class Comparison:
 
     Example:
         >>> from dpbook.limits.comparisons import Comparison
-        >>> from dpkit.theory.units import show_factor
+        >>> from dpkit.units import show_factor
         >>> row = Comparison("VGG16", "P100", "batch 64", "images/s",
         ...                  180, 144, "unseen", "convolutions")
         >>> show_factor(row.factor)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpbook.limits.gpu_steps import DATA
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 PRESETS = "h200", "calibrated"
 TRACED = "ResNet-50 256 bfloat16"

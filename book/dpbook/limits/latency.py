@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dpkit import sim
 from dpkit.machine import Timer, devices
-from dpkit.theory.clock.record import Span
+from dpkit.sim.clock.record import Span
 
 SIDES = {"efficientnet_b0": 224, "efficientnet_b4": 380}  # of an image
 

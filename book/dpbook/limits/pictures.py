@@ -10,7 +10,7 @@ from dpbook.common.plots import COLOURS, Picture
 from dpbook.limits.comparisons import Comparison
 from dpbook.limits.on_gpu import COMPILED, EAGER, HOPPER
 from dpbook.limits.trust import BY_ZERO, WITH_EXPERTS
-from dpkit.theory.timeline.drawing import INK, QUIET
+from dpkit.sim.timeline.drawing import INK, QUIET
 
 BLUE, BROWN, GREEN, VIOLET, RED = COLOURS
 # The classes of work of the two pictures, and the marker and colour of each.

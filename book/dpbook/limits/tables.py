@@ -11,8 +11,8 @@ from dpbook.limits.comparisons import (
     unseen,
     worst,
 )
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 # Series -> the classes of its speeds and of its speed-ups, and whose they are.
 STAGES = "pipelines", "speed-ups of pipelines"

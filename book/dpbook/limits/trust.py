@@ -26,8 +26,8 @@ from dpbook.limits.on_gpu import (
     timed_steps,
 )
 from dpkit.calibration.predictions import Prediction
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 MOST_FACTOR = 1.2  # of a class that may be asked how much
 LEAST_DECISIONS = 5  # of a class that may be asked which

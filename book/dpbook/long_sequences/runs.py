@@ -16,9 +16,9 @@ from dpkit.sequence import (
     ring_attention,
     ulysses_attention,
 )
-from dpkit.theory.hardware import ACCELERATORS
-from dpkit.theory.hardware.costs import achieved_flops_per_second
-from dpkit.theory.hardware.fused_attention import attention_kernel
+from dpkit.sim.hardware import ACCELERATORS
+from dpkit.sim.hardware.costs import achieved_flops_per_second
+from dpkit.sim.hardware.fused_attention import attention_kernel
 
 HEADS, HEAD_SIZE = 32, 128
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.common.rounding import below
 from dpbook.mesh.forecasts import Forecast
-from dpkit.theory.tables import Table, table
-from dpkit.theory.timeline.drawing import QUIET
+from dpkit.sim.timeline.drawing import QUIET
+from dpkit.tables import Table, table
 
 Row = Mapping[str, Any]
 Record = Mapping[str, Any]

@@ -13,9 +13,9 @@ from dpbook.mesh.model import Sizes
 from dpbook.mesh.training import Trainer
 from dpkit import sim
 from dpkit.machine import synchronize
-from dpkit.ranks import launch
-from dpkit.theory.clock.record import Span
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.runs.ranks import launch
+from dpkit.sim.clock.record import Span
+from dpkit.sim.timeline.timeline import Timeline
 
 #: Four blocks as wide as those of Llama 2 7B, with grouped queries.
 LARGE = Sizes(32_000, 4096, 4, 32, 8, 11_008, 2048)

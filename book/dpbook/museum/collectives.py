@@ -9,7 +9,7 @@ from dpbook.museum.exhibit import Exhibit, Version, claim
 from dpkit.collectives import allreduce
 from dpkit.machine import devices
 from dpkit.plan_runner import run
-from dpkit.theory.collectives.rings import ring
+from dpkit.plans.rings import ring
 from dpkit.traffic import Traffic
 
 

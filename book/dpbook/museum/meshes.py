@@ -26,7 +26,7 @@ from dpbook.common.passes import start_together
 from dpbook.museum.exhibit import Exhibit, Version, claim
 from dpkit import sim
 from dpkit.machine import synchronize
-from dpkit.theory.tables import Table, table
+from dpkit.tables import Table, table
 
 # DTensor warns where it sends along two dimensions, one after the other.
 logging.getLogger("torch.distributed.tensor._redistribute").setLevel("ERROR")

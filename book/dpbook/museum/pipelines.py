@@ -3,11 +3,11 @@
 from collections import Counter
 
 from dpbook.museum.exhibit import Exhibit, Version, claim
-from dpkit.theory.pipelines.actions import Action, Schedule, parse
-from dpkit.theory.pipelines.charts import IDLE, chart, check_chart
-from dpkit.theory.pipelines.check import check
-from dpkit.theory.pipelines.replay import times
-from dpkit.theory.pipelines.schedules import gpipe, one_f_one_b
+from dpkit.schedules.actions import Action, Schedule, parse
+from dpkit.schedules.charts import IDLE, chart, check_chart
+from dpkit.schedules.check import check
+from dpkit.schedules.named import gpipe, one_f_one_b
+from dpkit.schedules.replay import times
 
 
 def warm_up_and_pairs(p: int, m: int) -> Schedule:

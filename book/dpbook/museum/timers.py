@@ -8,8 +8,8 @@ from torch import Tensor
 from dpbook.museum.exhibit import Devices, Exhibit, Version, claim
 from dpkit import sim
 from dpkit.machine import Timer, devices, synchronize
-from dpkit.theory.clock.record import Race, Span
-from dpkit.theory.hardware import ACCELERATORS
+from dpkit.sim.clock.record import Race, Span
+from dpkit.sim.hardware import ACCELERATORS
 
 SIZE = 600
 COUNT = 4  # products, and copies

@@ -31,7 +31,7 @@ from dpbook.network_partitioning.runs import deep_network
 from dpkit.machine import devices
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.processes import rank_device
-from dpkit.ranks import launch
+from dpkit.runs.ranks import launch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Schedule = type[PipelineScheduleSingle] | type[PipelineScheduleMulti]

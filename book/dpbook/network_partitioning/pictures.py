@@ -6,9 +6,9 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from dpbook.common.plots import Picture
-from dpkit.theory.pipelines.actions import Schedule
-from dpkit.theory.pipelines.replay import Seconds, replay
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.schedules.actions import Schedule
+from dpkit.schedules.replay import Seconds, replay
+from dpkit.sim.timeline.timeline import Timeline
 
 
 def plot_kept(given: Mapping[str, Schedule], seconds: Seconds) -> Picture:
@@ -17,7 +17,7 @@ def plot_kept(given: Mapping[str, Schedule], seconds: Seconds) -> Picture:
     Args:
         given: The schedules to compare, by name.
         seconds: The seconds of each kind of action, as
-            ``theory.pipelines.replay`` takes them.
+            ``dpkit.schedules.replay`` takes them.
     """
 
     def draw(ax: Axes) -> None:
@@ -42,7 +42,7 @@ def replays(given: Mapping[str, Schedule], seconds: Seconds) -> Timeline:
     Args:
         given: The schedules, by the names that stand before the devices.
         seconds: The seconds of each kind of action, as
-            ``theory.pipelines.replay`` takes them.
+            ``dpkit.schedules.replay`` takes them.
     """
     spans = [
         replace(span, device=f"{name}, {span.device}")

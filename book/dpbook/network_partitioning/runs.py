@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from dpkit import sim
 from dpkit.machine import devices, synchronize
 from dpkit.network_partition import Pipeline, layer_seconds, split_layers
-from dpkit.theory.pipelines.actions import Schedule
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.schedules.actions import Schedule
+from dpkit.sim.timeline.timeline import Timeline
 
 
 def deep_network(width: int, depth: int = 8) -> nn.Sequential:

@@ -16,12 +16,12 @@ from itertools import accumulate
 from typing import Any
 
 from dpkit.network_partition import LayerCost
-from dpkit.theory.hardware import LINKS, Link
-from dpkit.theory.hardware.costs import copy_seconds
-from dpkit.theory.pipelines.actions import Action, Schedule
-from dpkit.theory.pipelines.check import steps
-from dpkit.theory.pipelines.schedules import gpipe
-from dpkit.theory.tables import Table, table
+from dpkit.schedules.actions import Action, Schedule
+from dpkit.schedules.check import steps
+from dpkit.schedules.named import gpipe
+from dpkit.sim.hardware import LINKS, Link
+from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.tables import Table, table
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dpbook.network_partitioning.runs import deep_network
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.machine import devices
 from dpkit.placement import split_batch
-from dpkit.ranks import launch
+from dpkit.runs.ranks import launch
 
 
 def torch_step(net: nn.Module, X: Tensor, y: Tensor, views: bool) -> Step:

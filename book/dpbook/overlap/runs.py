@@ -19,9 +19,9 @@ from dpkit.buckets import Bucket, assign
 from dpkit.buckets.rounds import BYTES_PER_MEGABYTE
 from dpkit.data_parallel import BucketedDataParallel
 from dpkit.machine import Timer, devices, synchronize
-from dpkit.theory.clock.record import SECOND
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.clock.record import SECOND
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.timeline.timeline import Timeline
 
 ONE_EACH = 1e-9  # MiB: no two gradients fit
 ALL_IN_ONE = inf

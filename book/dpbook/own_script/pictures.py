@@ -2,7 +2,7 @@
 
 from dpbook.common.matrices import Panels
 from dpbook.common.shares import Cell, Column, Device, Sent, draw_moment, named
-from dpkit.theory.timeline.drawing import Drawing
+from dpkit.sim.timeline.drawing import Drawing
 
 COLUMNS = [
     Column("examples", x=92, width=58),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dpbook.own_script.running import sections, terminal
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_bytes
+from dpkit.tables import Table, table
+from dpkit.units import show_bytes
 
 # The scripts into which mistakes were planted, by their names in the record.
 PLANTED = {

@@ -12,7 +12,7 @@ from dpbook.planner.case import Case, StepSeconds
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import Planned
 from dpbook.sharding.seven_billion import HEAD
-from dpkit.theory.tables import Table, table
+from dpkit.tables import Table, table
 
 
 def planned_step(

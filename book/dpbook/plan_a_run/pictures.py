@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from dpbook.common.matrices import BOLD, GROUND, Panels, arrow, panel
 from dpbook.common.shares import colour_of, draw_block, grid, level_arrow
-from dpkit.theory.timeline.drawing import QUIET, box, text
+from dpkit.sim.timeline.drawing import QUIET, box, text
 
 WIDTH = 256.0
 LEFTS = 12.0, 148.0  # of the two devices that stand side by side

@@ -25,8 +25,8 @@ from dpbook.explore.planner import nodes_of
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 KERNEL = "flash"  # of attention, in the runs of 2023 and 2024
 CHUNKS = 8  # stages of a device

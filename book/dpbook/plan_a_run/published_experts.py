@@ -27,7 +27,7 @@ from dpbook.plan_a_run.published import KERNEL, PublishedStep
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
-from dpkit.theory.tables import Table, table
+from dpkit.tables import Table, table
 
 WAYS = {
     "FSDP": "experts gathered",

@@ -15,8 +15,8 @@ from dpbook.plan_a_run.published import KERNEL
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import Planned
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 
 class MeasuredRate(NamedTuple):

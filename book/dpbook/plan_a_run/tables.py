@@ -12,8 +12,8 @@ from dpbook.limits.trust import WITH_EXPERTS
 from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.search import LayoutCost
-from dpkit.theory.tables import Table, table
-from dpkit.theory.units import show_factor
+from dpkit.tables import Table, table
+from dpkit.units import show_factor
 
 GIB = 2**30
 FAR = 1.15  # a factor that is named wherever the planner is used

@@ -9,7 +9,7 @@ from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS
 from dpbook.planner.zero_messages import BY_BLOCK, BY_TENSOR
-from dpkit.theory.tables import Table, table
+from dpkit.tables import Table, table
 
 # The head of a column -> the messages, and whether arithmetic hides them.
 WAYS = {

@@ -52,7 +52,7 @@ the heat of a GPU, waiting for data, faults; in memory: what an allocator and
 libraries need. So a tenth of the memory is left free.
 
 Source:
-    theory.pipelines.bubble, theory.collectives.library and theory.sharding.
+    dpkit.schedules.bubble, dpkit.plans.library and dpbook.formulas.sharding.
 """
 
 from collections.abc import Iterator
@@ -74,11 +74,11 @@ from dpbook.planner.work import (
     work,
 )
 from dpbook.planner.zero_messages import BY_BLOCK, ZeroMessages
-from dpkit.theory.collectives.library import even_seconds
-from dpkit.theory.hardware import HOSTS, Host
-from dpkit.theory.hardware.clusters import Cluster
-from dpkit.theory.hardware.costs import copy_seconds
-from dpkit.theory.pipelines.bubble import in_flight
+from dpkit.plans.library import even_seconds
+from dpkit.schedules.bubble import in_flight
+from dpkit.sim.hardware import HOSTS, Host
+from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware.costs import copy_seconds
 
 GRADIENT_BYTES = 4  # gradients are added up in float32
 # Read gradients for their norm 4; Adam: four in, three out 28; weights to 16
@@ -153,7 +153,7 @@ class Case:
         405 billion parameters as they were trained, on 16,384 H100s:
 
         >>> from dpbook.planner.networks import NETWORKS
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> many = cluster(16_384, "h100", "nvlink4", ranks_per_node=8,
         ...                network="infiniband400")
         >>> case = Case(NETWORKS["405B"], 2048, many, attention="flash")

@@ -56,8 +56,8 @@ Source:
 
 from dpbook.formulas.transformer import Transformer
 from dpbook.planner.layouts import Layout
-from dpkit.theory.collectives.library import all_to_all_seconds, even_seconds
-from dpkit.theory.hardware.clusters import Cluster
+from dpkit.plans.library import all_to_all_seconds, even_seconds
+from dpkit.sim.hardware.clusters import Cluster
 
 NUM_BYTES = 2  # of a value
 
@@ -182,7 +182,7 @@ def exchange_seconds(
     Example:
         The rows of 8x22B above, in the node and over eight nodes:
 
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> many = cluster(64, "h100", "nvlink4", ranks_per_node=8,
         ...                network="infiniband400")
         >>> for layout in Layout(4, 2, expert=8), Layout(32, 2, expert=64):

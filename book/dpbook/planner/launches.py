@@ -37,7 +37,7 @@ Source:
 from typing import NamedTuple
 
 from dpbook.formulas.transformer import Transformer
-from dpkit.theory.hardware import Host
+from dpkit.sim.hardware import Host
 
 
 class Launches(NamedTuple):
@@ -94,7 +94,7 @@ def layer_launches(
         with_products: Whether this includes products and fused attention.
 
     Example:
-        >>> from dpkit.theory.hardware import HOSTS
+        >>> from dpkit.sim.hardware import HOSTS
         >>> llama = Transformer(32, 4096, 32, 32_000, 4096, gated=True)
         >>> host = HOSTS["eager-program"]
         >>> f"{1e3 * layer_launches(llama).seconds(host):.2f} ms"

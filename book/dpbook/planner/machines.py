@@ -14,8 +14,8 @@ Source:
 
 from dataclasses import dataclass, replace
 
-from dpkit.theory.hardware import ACCELERATORS, LINKS
-from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware import ACCELERATORS, LINKS
+from dpkit.sim.hardware.clusters import Cluster, cluster
 
 NODE = 8  # GPUs of a machine
 GBIT = 1e9 / 8  # bytes

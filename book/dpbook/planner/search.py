@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dpbook.planner.case import Case, StepMemory, StepSeconds
 from dpbook.planner.layouts import Layout
-from dpkit.theory.units import show_memory, show_seconds
+from dpkit.units import show_memory, show_seconds
 
 
 class LayoutCost(NamedTuple):
@@ -38,7 +38,7 @@ def search(case: Case) -> SearchResult:
 
     Example:
         >>> from dpbook.planner.networks import NETWORKS
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> eight = cluster(8, "v100", "nvlink2")
         >>> found = search(Case(NETWORKS["ResNet-50"], 2048, eight))
         >>> print(found.plans[0].layout)
@@ -84,7 +84,7 @@ def why(best: LayoutCost, other: LayoutCost) -> str:
 
     Example:
         >>> from dpbook.planner.networks import NETWORKS
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> case = Case(NETWORKS["ResNet-50"], 2048, cluster(8, "v100"))
         >>> best, second, *_ = others(search(case).plans)
         >>> print(why(best, second))  # doctest: +NORMALIZE_WHITESPACE
@@ -133,7 +133,7 @@ def why_not(case: Case, layout: Layout) -> str:
         405 billion parameters on 8,192 H100s, as they were trained:
 
         >>> from dpbook.planner.networks import NETWORKS
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> many = cluster(8192, "h100", "nvlink4", ranks_per_node=8,
         ...                network="infiniband400")
         >>> case = Case(NETWORKS["405B"], 2048, many)

@@ -21,7 +21,7 @@ A value has 2 bytes. Backward moves three values where forward moves two, and
 reads and writes 4 bytes of a sum of gradients for each weight. A fused kernel
 of attention computes the scores once more in backward, which makes 2.5. It
 leaves masked scores out by blocks, so a little more than half are computed
-(``theory.hardware.causal_attention``). Its rate is that of the kernel which
+(``sim.hardware.causal_attention``). Its rate is that of the kernel which
 the card takes, or of the one that a run is said to have taken.
 
 What a layer of experts adds is in ``experts``.
@@ -51,10 +51,10 @@ from dpbook.planner.launches import (
     layer_launches,
 )
 from dpbook.planner.layouts import Layout
-from dpkit.theory.hardware import Accelerator
-from dpkit.theory.hardware.causal_attention import block_side, num_scores
-from dpkit.theory.hardware.costs import achieved_flops_per_second
-from dpkit.theory.hardware.fused_attention import attention_kernel
+from dpkit.sim.hardware import Accelerator
+from dpkit.sim.hardware.causal_attention import block_side, num_scores
+from dpkit.sim.hardware.costs import achieved_flops_per_second
+from dpkit.sim.hardware.fused_attention import attention_kernel
 
 NUM_BYTES = 2  # of a value
 # The part of the rate of products that a whole program keeps in a long run, of
@@ -389,7 +389,7 @@ def work(
         zzc0721/torch-performance-test-data, issue 79, for the measurements.
 
     Example:
-        >>> from dpkit.theory.hardware import ACCELERATORS
+        >>> from dpkit.sim.hardware import ACCELERATORS
         >>> one = Counts(0, flops=2 * 2048**3, num_products=1)
         >>> done = work(one, ACCELERATORS["h100"], "bfloat16")
         >>> f"{1e6 * done.seconds:.1f} µs"

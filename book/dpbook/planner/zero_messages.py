@@ -49,7 +49,7 @@ Source:
 
 from typing import NamedTuple
 
-from dpkit.theory.hardware import HOSTS
+from dpkit.sim.hardware import HOSTS
 
 #: What the host takes for a rank's piece of a message: a copy, issued without
 #: Python, and two views.

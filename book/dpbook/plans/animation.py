@@ -3,9 +3,9 @@
 import zlib
 
 from dpbook.plans import pictures as still
-from dpkit.theory.collectives.plans import Message, Plan
-from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import BLUE, GREEN
+from dpkit.plans.plan import Message, Plan
+from dpkit.sim.timeline import drawing
+from dpkit.sim.timeline.drawing import BLUE, GREEN
 
 SECONDS = 1.8  # of a step
 REST = 1.5  # at the end

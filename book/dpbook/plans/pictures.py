@@ -7,10 +7,10 @@ up with the share of the ranks that are added up in it; a full box is green.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dpkit.theory.collectives.check import follow
-from dpkit.theory.collectives.plans import Message, Plan
-from dpkit.theory.timeline import drawing
-from dpkit.theory.timeline.drawing import BLUE, GREEN, TRACK, WIDTH
+from dpkit.plans.check import follow
+from dpkit.plans.plan import Message, Plan
+from dpkit.sim.timeline import drawing
+from dpkit.sim.timeline.drawing import BLUE, GREEN, TRACK, WIDTH
 
 LEFT = 76  # of the picture
 RIGHT = 14

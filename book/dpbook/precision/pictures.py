@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from dpbook.common.lanes import Arrow, device, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import Picture
-from dpkit.theory.timeline.drawing import Drawing
+from dpkit.sim.timeline.drawing import Drawing
 
 NUMBERS = (256, 1, 1, 1)  # of each device
 

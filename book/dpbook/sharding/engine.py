@@ -11,7 +11,7 @@ from dpbook.common.engine_pairs import traced
 from dpbook.sharding.runs import WATCHED, Step, adam, dense_blocks
 from dpkit import sim
 from dpkit.machine import synchronize
-from dpkit.ranks import launch
+from dpkit.runs.ranks import launch
 
 
 def sharded(

@@ -11,7 +11,7 @@ from torch import nn
 from dpkit import sim
 from dpkit.machine import Timer, devices, synchronize
 from dpkit.sharding import Copied, Passes, Zero1, Zero2, Zero3
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.timeline.timeline import Timeline
 
 Engine = Callable[..., Passes]
 WAYS: dict[str, Engine] = {

@@ -10,10 +10,10 @@ from typing import Any
 from dpbook.formulas.splits import MICRO_BATCHES, boundary
 from dpbook.network_partitioning.runs import pipeline_step
 from dpbook.splitting.three_ways import Way, traced
-from dpkit.theory.hardware import Link
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.hardware.costs import achieved_flops_per_second
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.hardware import Link
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware.costs import achieved_flops_per_second
+from dpkit.sim.timeline.timeline import Timeline
 
 
 def port_seconds(timeline: Timeline, shared: bool = False) -> float:

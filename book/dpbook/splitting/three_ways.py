@@ -24,8 +24,8 @@ from dpkit.layer_partition import ParallelMLP, Replicated
 from dpkit.machine import devices, synchronize
 from dpkit.network_partition import Pipeline, split_layers
 from dpkit.placement import scatter
-from dpkit.theory.timeline.memory_chart import history
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.timeline.memory_chart import history
+from dpkit.sim.timeline.timeline import Timeline
 
 
 class Split(NamedTuple):

@@ -11,7 +11,7 @@ from dpbook.common.matrices import (
     in_a_line,
     panel,
 )
-from dpkit.theory.timeline.drawing import QUIET, Drawing, text
+from dpkit.sim.timeline.drawing import QUIET, Drawing, text
 
 WIDTH = 240.0  # of a picture
 UNIT = 9.0  # of a row or column

@@ -16,7 +16,7 @@ from dpbook.common.resnet import resnet18
 from dpkit import sim
 from dpkit.data_parallel import BucketedDataParallel, DataParallel
 from dpkit.machine import Timer, devices
-from dpkit.theory.timeline.timeline import Timeline
+from dpkit.sim.timeline.timeline import Timeline
 
 
 class Timed(NamedTuple):

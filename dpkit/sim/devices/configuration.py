@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from dpkit.accelerator import real_devices
+from dpkit.sim.clock.clock import Clock
+from dpkit.sim.hardware import Accelerator, Host, Link
+from dpkit.sim.hardware.clusters import Cluster, cluster
 from dpkit.sim.memory.accounting import Memory, size
 from dpkit.sim.memory.garbage import collect_garbage, forget_last_error
-from dpkit.theory.clock.clock import Clock
-from dpkit.theory.hardware import Accelerator, Host, Link
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.units import check_number
+from dpkit.units import check_number
 
 BACKINGS = ("cpu", "meta", "cuda:0")
 LASTING = ("num_devices", "backing")  # a tensor is of no use under others
@@ -171,7 +171,7 @@ def configure(
     and the memory may not. If tensors are in the way of the change, the
     variables that the last error shown keeps for ``%debug`` are deleted.
 
-    A preset is a name in ``dpkit.theory.hardware``, the path of a file that
+    A preset is a name in ``dpkit.sim.hardware``, the path of a file that
     ``python -m dpkit calibrate`` wrote, or an object.
 
     With ``backing="meta"`` a tensor of at most 100,000 integers or booleans

@@ -22,10 +22,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.hardware.fused_attention import capability
 from dpkit.sim.kernels.attention_on_cuda import AttentionCall, kernel_on_cuda
 from dpkit.sim.operators.operations import aten
 from dpkit.sim.tensors.behaviour import plain
-from dpkit.theory.hardware.fused_attention import capability
 
 _CPU_KERNEL = aten._scaled_dot_product_flash_attention_for_cpu.default
 

@@ -2,7 +2,7 @@
 
 PyTorch asks each of its kernels whether it can compute a call, and takes the
 first one that can. If none can, it composes attention of products and a
-softmax. The order is in ``theory.hardware.fused_attention``. The conditions::
+softmax. The order is in ``sim.hardware.fused_attention``. The conditions::
 
     what has to hold         flash         efficient      cudnn
     compute capability       from 8.0      from 5.0       from 8.0
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
-from dpkit.theory.hardware.fused_attention import LEAST_FLASH, kernel_order
+from dpkit.sim.hardware.fused_attention import LEAST_FLASH, kernel_order
 
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEWEST = (12, 1)

@@ -32,8 +32,10 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from dpkit.sim.changes.change import wrapped
+from dpkit.sim.clock.clock import Clock
 from dpkit.sim.compiled import runs_compiled
 from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.hardware.costs import operation_seconds
 from dpkit.sim.kernels.flex_blocks import (
     Blocks,
     ScoresPart,
@@ -46,8 +48,6 @@ from dpkit.sim.places import here
 from dpkit.sim.tensors.behaviour import Behaviour, plain
 from dpkit.sim.tensors.charge import await_arrivals
 from dpkit.sim.tracing import mark_results, tracing
-from dpkit.theory.clock.clock import Clock
-from dpkit.theory.hardware.costs import operation_seconds
 
 # The operator's module; torch gives its name to the operator as well.
 OPERATOR = sys.modules["torch._higher_order_ops.flex_attention"]

@@ -24,9 +24,9 @@ from typing import Any
 from torch import Tensor
 from torch._ops import OpOverload
 
+from dpkit.sim.hardware.causal_attention import block_side, num_scores
 from dpkit.sim.operators.operations import OpCall, arguments, base_name
 from dpkit.sim.operators.uncharged import WARNED_OF, no_flops
-from dpkit.theory.hardware.causal_attention import block_side, num_scores
 
 # Product of two matrices, or of lists of them -> the place of the first.
 PRODUCTS = {

@@ -1,7 +1,7 @@
 """The memory traffic of an operation: the bytes it reads and writes.
 
 Most operators read each input once and write each result once. What is known
-of others is in ``theory.hardware.memory_traffic``.
+of others is in ``sim.hardware.memory_traffic``.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ from typing import Any
 
 from torch import Tensor
 
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.operators.operations import OpCall
-from dpkit.theory.hardware.memory_traffic import (
+from dpkit.sim.hardware.memory_traffic import (
     MEMORY_PASSES,
     ONLY_WRITES,
     READS_WHAT_IT_WRITES,
     SHARED_ROW_BYTES,
     SOFTMAX_PASSES,
 )
+from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.operators.operations import OpCall
 
 # From the call, the tensors in it, and what it writes.
 CountMemoryTraffic = Callable[[OpCall, Sequence[Tensor], Any], int]

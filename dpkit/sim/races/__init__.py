@@ -7,7 +7,7 @@ not change them. Here it is looked for in another way::
     sim:0 stream 1                 wait event    read x     after the write
     sim:0 stream 2                 read x                   a race
 
-What happens before what is in ``dpkit.theory.clock.order``.
+What happens before what is in ``dpkit.sim.clock.order``.
 
 ``checker`` -- begin here: what is noted, what it orders, and what is a race;
 ``shadows`` -- the accesses to a storage that matter to later ones;

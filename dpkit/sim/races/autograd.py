@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from dpkit.theory.clock.order import HappensBefore
-from dpkit.theory.clock.queues import Stream
+from dpkit.sim.clock.order import HappensBefore
+from dpkit.sim.clock.queues import Stream
 
 _engine: Any = torch._C
 _graph: Any = torch._C._autograd

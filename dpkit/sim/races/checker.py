@@ -29,6 +29,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from dpkit.sim.clock.clock import Clock
+from dpkit.sim.clock.order import HappensBefore, Past
+from dpkit.sim.clock.queues import Stream
+from dpkit.sim.clock.record import Race, Row, Use
 from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.operators.operations import OpCall, written
 from dpkit.sim.places import SourcePlace, here
@@ -36,10 +40,6 @@ from dpkit.sim.races.autograd import AutogradStreams
 from dpkit.sim.races.extents import extent_of
 from dpkit.sim.races.host import HostWatch
 from dpkit.sim.races.shadows import Access, Issued, Shadow, use
-from dpkit.theory.clock.clock import Clock
-from dpkit.theory.clock.order import HappensBefore, Past
-from dpkit.theory.clock.queues import Stream
-from dpkit.theory.clock.record import Race, Row, Use
 
 HOST = "host", "python"  # the row of a timeline
 _ON_HOST = Tensor, torch.nn.Parameter  # others have tensors inside

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import torch
 
+from dpkit.sim.clock.order import Past
+from dpkit.sim.clock.queues import Stream
+from dpkit.sim.clock.record import Row, Use
 from dpkit.sim.places import SourcePlace
 from dpkit.sim.races.extents import Extent
-from dpkit.theory.clock.order import Past
-from dpkit.theory.clock.queues import Stream
-from dpkit.theory.clock.record import Row, Use
 
 
 class Issued(NamedTuple):

@@ -15,6 +15,9 @@ from typing import Any
 
 import torch
 
+from dpkit.sim.clock.issuers import DEFAULT
+from dpkit.sim.clock.queues import Work
+from dpkit.sim.clock.record import SECOND
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import (
     DeviceLike,
@@ -22,9 +25,6 @@ from dpkit.sim.devices.names import (
     full_device,
 )
 from dpkit.sim.streams.sending import thread
-from dpkit.theory.clock.issuers import DEFAULT
-from dpkit.theory.clock.queues import Work
-from dpkit.theory.clock.record import SECOND
 
 
 class _Thread(local):

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.sim.clock.clock import Clock
 from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.hardware import Host
+from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
 from dpkit.sim.operators.operations import OpCall, host_waits
 from dpkit.sim.operators.precision import compute_dtype
 from dpkit.sim.tensors.storages import is_pinned
 from dpkit.sim.tracing import mark_results, tracing
-from dpkit.theory.clock.clock import Clock
-from dpkit.theory.hardware import Host
-from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
 
 
 def charge(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.theory.collectives.alpha_beta import fit
-from dpkit.theory.collectives.bounds import seconds_at
-from dpkit.theory.collectives.costs import Chain, ring_chain
-from dpkit.theory.hardware.clusters import cluster
+from dpkit.plans.alpha_beta import fit
+from dpkit.plans.bounds import seconds_at
+from dpkit.plans.costs import Chain, ring_chain
+from dpkit.sim.hardware.clusters import cluster
 from recorders.trust.library_fit import (
     FITTED,
     allreduce_seconds,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.theory.hardware import ACCELERATORS, Accelerator
-from dpkit.theory.least_squares import fit_two
+from dpkit.least_squares import fit_two
+from dpkit.sim.hardware import ACCELERATORS, Accelerator
 from recorders.trust.convolutional import images_per_second
 
 # Hardware of TensorFlow's table -> the preset, the name of its batch sizes.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from statistics import geometric_mean
 from typing import Any
 
-from dpkit.theory.hardware import ACCELERATORS
+from dpkit.sim.hardware import ACCELERATORS
 from recorders.trust.attention import computed_over_counted
 
 IMAGES = 256

@@ -27,13 +27,13 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.theory.collectives.library import library_seconds
-from dpkit.theory.hardware import LINKS
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.hardware.costs import copy_seconds, operation_seconds
-from dpkit.theory.pipelines.actions import Action
-from dpkit.theory.pipelines.replay import times
-from dpkit.theory.pipelines.schedules import by_name
+from dpkit.plans.library import library_seconds
+from dpkit.schedules.actions import Action
+from dpkit.schedules.named import by_name
+from dpkit.schedules.replay import times
+from dpkit.sim.hardware import LINKS
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
 from recorders.trust.transformer import ON, layer_seconds
 from recorders.trust.transformer_ends import (
     WORDS,

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dpkit.theory.collectives.library import (
+from dpkit.least_squares import fit_two
+from dpkit.plans.library import (
     BASE_SECONDS,
     PROTOCOLS,
     Route,
     library_seconds,
     passes_a_port,
 )
-from dpkit.theory.hardware import LINKS
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.least_squares import fit_two
+from dpkit.sim.hardware import LINKS
+from dpkit.sim.hardware.clusters import Cluster, cluster
 
 PASSES = 10  # by then each size has its way
 FITTED = ("a100-nvlink", "v100-nvlink")
@@ -59,7 +59,7 @@ def fit_ring(times: Mapping[float, float], p: int) -> tuple[float, float]:
     way that is the faster one for it.
 
     Example:
-        >>> from dpkit.theory.hardware.clusters import cluster
+        >>> from dpkit.sim.hardware.clusters import cluster
         >>> a100s = cluster(8, "a100", "nvlink3")
         >>> times = {n: allreduce_seconds(a100s, n) for n in (1e3, 1e6, 1e9)}
         >>> step, rate = fit_ring(times, 8)

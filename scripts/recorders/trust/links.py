@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.theory.clock.clock import Clock
-from dpkit.theory.collectives.alpha_beta import FREE_HOST
-from dpkit.theory.collectives.replay import replay_plan
-from dpkit.theory.collectives.rings import ring
-from dpkit.theory.hardware.clusters import Cluster, cluster
-from dpkit.theory.hardware.costs import copy_seconds
+from dpkit.plans.alpha_beta import FREE_HOST
+from dpkit.plans.replay import replay_plan
+from dpkit.plans.rings import ring
+from dpkit.sim.clock.clock import Clock
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware.costs import copy_seconds
 
 COPIED = 10**8  # bytes of a copy that is large
 FITTED = (8, 2**26, 2**27)  # bytes that pcie3-p2p was fitted to

@@ -1,7 +1,7 @@
 """What the planner says of layouts whose steps were measured.
 
 Two numbers were fitted, the parts of their rate that cards keep in a long run
-(``SUSTAINED`` in ``theory.planner.work``). The H100's was chosen by one row,
+(``SUSTAINED`` in ``dpbook.planner.work``). The H100's was chosen by one row,
 7B on 8 of them, the A100's by two sources. So each of the two is predicted
 once more, by what the other alone would have chosen: these rows are left out
 of the fit, and they test it.
@@ -23,7 +23,7 @@ from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
 from dpbook.planner.work import SUSTAINED
-from dpkit.theory.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware.clusters import Cluster, cluster
 from recorders.trust import cuts, expert_plans
 from recorders.trust.decisions import by, neighbours
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.theory.hardware import ACCELERATORS, Accelerator
+from dpkit.sim.hardware import ACCELERATORS, Accelerator
 from recorders.trust.bert import (
     HIDDEN,
     layer_sequences_per_second,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpkit import sim
 from dpkit.machine import Timer, devices
-from dpkit.theory.units import check_known
+from dpkit.units import check_known
 from recorders.trust.transformer_layer import (
     DTYPE,
     SEQUENCE,

@@ -27,8 +27,8 @@ def size_that_splits(p, rates):
 
 
 # refused: 3 ranks: a port sends 2.0
-from dpkit.theory.collectives.plans import Plan
-from dpkit.theory.collectives.trees import tree_broadcast
+from dpkit.plans.plan import Plan
+from dpkit.plans.trees import tree_broadcast
 
 
 def large_broadcast(p):
@@ -36,7 +36,7 @@ def large_broadcast(p):
 
 
 # refused: not chunk
-from dpkit.theory.collectives.plans import Message, Plan
+from dpkit.plans.plan import Message, Plan
 
 
 def large_broadcast(p):
@@ -45,8 +45,8 @@ def large_broadcast(p):
 
 
 # refused: steps, where
-from dpkit.theory.collectives.plans import Message, Plan
-from dpkit.theory.collectives.rings import ring_allgather
+from dpkit.plans.plan import Message, Plan
+from dpkit.plans.rings import ring_allgather
 
 
 def large_broadcast(p):

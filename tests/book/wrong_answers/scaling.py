@@ -1,5 +1,5 @@
 # refused: it returned 242, expected 243
-from dpkit.theory.hardware.costs import operation_seconds
+from dpkit.sim.hardware.costs import operation_seconds
 
 
 def crossover(accelerator, host):

@@ -1,6 +1,7 @@
 """Each test stands in a room, and those of the library need nothing else.
 
-So ``make test-sim FILES="dpkit tests/dpkit"`` tests the library alone.
+So ``make test-sim FILES="dpkit tests/sim tests/kit tests/runs"`` tests the
+library alone.
 """
 
 import ast
@@ -11,12 +12,13 @@ import pytest
 from tests.repository import ROOT
 
 TESTS = ROOT / "tests"
+WALLS = ("sim", "kit", "runs")
 SCRIPTS = {path.stem for path in (ROOT / "scripts").iterdir()}
 # Also in the programs that tests start, which are strings.
 NAMED = re.compile(r"\b(dpbook|recorders|tests\.(?:book|site))\b")
 OF_THE_LIBRARY = [
     path.relative_to(ROOT).as_posix()
-    for folder in (ROOT, TESTS, TESTS / "dpkit")
+    for folder in (ROOT, TESTS, *(TESTS / wall for wall in WALLS))
     for path in sorted(folder.glob("*.py"))
 ]
 
@@ -53,7 +55,7 @@ def test_tests_of_the_library_borrow_nothing(name):
 )
 def test_what_is_borrowed_is_seen(source, what):
     assert what in borrowed(source)
-    assert borrowed("from tests.dpkit.engines_on_ranks import words") == set()
+    assert borrowed("from tests.runs.engines_on_ranks import words") == set()
 
 
 def test_no_test_stands_outside_the_rooms():

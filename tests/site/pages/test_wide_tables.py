@@ -5,7 +5,7 @@ import wide_tables
 from docutils import nodes
 from docutils.utils import new_document
 
-from dpkit.theory.tables import table
+from dpkit.tables import table
 
 LONG = "word " * 15  # 75 letters
 WIDE = table([{"a": "x", "b": LONG, "c": "y & z", "d": 1}])

@@ -11,12 +11,12 @@ from tests.repository import ROOT
 @pytest.mark.parametrize(
     ("file", "tests"),
     [
-        ("dpkit/losses.py", {"tests/dpkit/test_losses.py"}),
+        ("dpkit/losses.py", {"tests/kit/test_losses.py"}),
         ("scripts/words.py", {"tests/site/tools/test_words.py"}),
         ("book/dpbook/common/show.py", {"tests/book/test_show.py"}),
-        ("dpkit/buckets/rounds.py", {"tests/dpkit/test_buckets.py"}),
+        ("dpkit/buckets/rounds.py", {"tests/kit/test_buckets.py"}),
         # No test has its name or that of its folder: those that import it.
-        ("dpkit/processes/starting.py", {"tests/dpkit/test_processes.py"}),
+        ("dpkit/processes/starting.py", {"tests/kit/test_processes.py"}),
     ],
 )
 def test_the_tests_of_a_file(file, tests):
@@ -30,8 +30,8 @@ def test_examples_and_chapters():
     assert "--doctest-modules" in words
     words = run_one.options(Path("book/devices.ipynb"))
     assert "--nbval" in words
-    words = run_one.options(Path("tests/dpkit/test_losses.py"))
-    assert words[-1] == "tests/dpkit/test_losses.py"
+    words = run_one.options(Path("tests/kit/test_losses.py"))
+    assert words[-1] == "tests/kit/test_losses.py"
 
 
 def test_what_is_not_there_is_refused(capsys):

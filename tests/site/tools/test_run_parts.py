@@ -52,8 +52,8 @@ def test_each_file_of_tests_is_run_by_a_part():
 
 
 def test_a_file_that_no_part_runs_is_named():
-    files = [Path("tests/dpkit/test_a.py"), Path("tests/new/test_b.py")]
-    assert unrun(files, ["tests/dpkit", "book"]) == [files[1]]
+    files = [Path("tests/sim/test_a.py"), Path("tests/new/test_b.py")]
+    assert unrun(files, ["tests/sim", "book"]) == [files[1]]
     assert unrun(files, ["tests/new/test_b.py"]) == [files[0]]
 
 

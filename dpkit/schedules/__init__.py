@@ -1,0 +1,37 @@
+"""Schedules of pipelines as lists of actions, before anything runs.
+
+``actions`` -- what a stage can do: begin here;
+``named`` -- who does what, in which order: "gpipe", "1f1b", …;
+``walk`` -- in which order its devices do that, and when;
+``check`` -- refuses a wrong schedule, and says why;
+``replay`` -- the time that a schedule takes;
+``bubble`` -- the same in closed form;
+``charts`` -- a schedule as text;
+``balance`` -- layers cut into stages of equal cost.
+
+A new schedule is a function in ``named``. Enter it in ``NAMED`` there, and
+its formulas in ``FORMULAS`` (``bubble``). Then
+``tests/kit/test_complete_tables.py`` names the lists that still lack it, and
+``tests/book/test_explore.py`` the live figure. One with several stages on a
+device needs its own lines in ``by_name``, as "interleaved" has them.
+"""
+
+from dpkit.schedules.named import (
+    NAMED,
+    by_name,
+    gpipe,
+    interleaved,
+    naive,
+    one_f_one_b,
+    zero_bubble_h1,
+)
+
+__all__ = [
+    "NAMED",
+    "by_name",
+    "gpipe",
+    "interleaved",
+    "naive",
+    "one_f_one_b",
+    "zero_bubble_h1",
+]
