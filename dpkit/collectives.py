@@ -34,8 +34,7 @@ from torch import Tensor
 from dpkit.arguments import check_root, check_tensors
 from dpkit.library import LIBRARY, perform
 from dpkit.plan_runner import check_op, run
-from dpkit.plans import algorithms, direct, rings, trees
-from dpkit.plans.plan import Chunks, Plan, Step
+from dpkit.plans import Chunks, Plan, Step, algorithms, direct, rings, trees
 from dpkit.units import check_known
 
 # "library" has a plan too, of what it computes.

@@ -20,16 +20,11 @@ from torch import Tensor
 from torch.cuda import nccl
 
 from dpkit.plan_runner import run_in_pieces
-from dpkit.plans.library import library_seconds, passes_a_port
-from dpkit.plans.plan import Plan
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.small_integers import (
-    keep_values,
-    lose_values,
-    may_keep,
-    values_of,
-)
-from dpkit.sim.operators.operations import check_machine_of
+from dpkit.plans import Plan, library_seconds
+from dpkit.plans.library import passes_a_port
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import keep_values, lose_values, may_keep, values_of
+from dpkit.sim.operators import check_machine_of
 
 LIBRARY = "library"  # the name of this algorithm
 # NCCL's numbers of what adding is; for "mean" the caller divides the sums.

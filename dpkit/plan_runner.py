@@ -20,13 +20,8 @@ import torch
 from torch import Tensor
 
 from dpkit.machine import has_streams
-from dpkit.plans.plan import (
-    Message,
-    Plan,
-    Step,
-    bounds,
-    num_elements,
-)
+from dpkit.plans import Message, Plan, Step, num_elements
+from dpkit.plans.plan import bounds
 from dpkit.streams import send
 from dpkit.units import check_known
 

@@ -27,7 +27,7 @@ from bench_parts.committed import Committed
 from bench_parts.rows import Row
 from recorders.provenance import git
 
-from dpkit.calibration.conditions import cpu_name
+from dpkit.calibration import cpu_name
 
 ROWS: dict[str, Callable[[], Row]] = {
     "operation": operations.operation,

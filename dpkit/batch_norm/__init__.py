@@ -16,15 +16,18 @@ rows, there are three things to do::
 
 from dpkit.batch_norm.conversion import convert
 from dpkit.batch_norm.deferred import DeferredBatchNorm, recomputing
-from dpkit.batch_norm.moments import Moments, combine, moments
-from dpkit.batch_norm.synchronized import SyncBatchNorm
+from dpkit.batch_norm.moments import Moments, combine, moments, update_running
+from dpkit.batch_norm.synchronized import Normalize, SyncBatchNorm, over_ranks
 
 __all__ = [
     "DeferredBatchNorm",
     "Moments",
+    "Normalize",
     "SyncBatchNorm",
     "combine",
     "convert",
     "moments",
+    "over_ranks",
     "recomputing",
+    "update_running",
 ]

@@ -19,6 +19,11 @@ one. How it travels is that function's business.
 """
 
 from dpkit.buckets.bucket import Bucket, assign
-from dpkit.buckets.rounds import Buckets
+from dpkit.buckets.rounds import BYTES_PER_MEGABYTE, Buckets
 
-__all__ = ["Bucket", "Buckets", "assign"]
+__all__ = [
+    "BYTES_PER_MEGABYTE",
+    "Bucket",
+    "Buckets",
+    "assign",
+]

@@ -10,17 +10,19 @@ import torch
 
 from dpkit import sim
 from dpkit.accelerator import real_devices
-from dpkit.calibration.calibrate import calibrate
-from dpkit.calibration.conditions import doubts, machine_load, provenance
-from dpkit.calibration.conversion import Calibration
-from dpkit.calibration.predictions import (
+from dpkit.calibration import (
     CASES,
+    Calibration,
     Prediction,
-    predictions,
+    doubts,
+    machine_load,
     predictions_table,
+    provenance,
 )
+from dpkit.calibration.calibrate import calibrate
+from dpkit.calibration.predictions import predictions
 from dpkit.commands.parser import PROGRAM, Commands, refuse, refuse_output
-from dpkit.sim.hardware.presets import save
+from dpkit.sim.hardware import save
 
 # In the median of the steps; on a machine without other work it was 1.2.
 MOST_FACTOR = 2.0

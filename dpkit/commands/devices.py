@@ -7,10 +7,10 @@ import torch
 
 from dpkit import sim
 from dpkit.accelerator import real_devices, why_unusable
-from dpkit.calibration.conditions import cpu_name, device_name, memory_bytes
+from dpkit.calibration import cpu_name, device_name, memory_bytes
 from dpkit.commands.parser import Commands
 from dpkit.machine import devices
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices import simulation
 from dpkit.units import show_memory
 
 

@@ -12,15 +12,24 @@ examples need to exchange only gradients.
 """
 
 from dpkit.data_parallel.bucketed import BucketedDataParallel
-from dpkit.data_parallel.distributed import DistributedDataParallel
-from dpkit.data_parallel.step import allreduce_gradients, sgd, train_batch
+from dpkit.data_parallel.distributed import DistributedDataParallel, Means
+from dpkit.data_parallel.step import (
+    allreduce_gradients,
+    clear_gradients,
+    gradient,
+    sgd,
+    train_batch,
+)
 from dpkit.data_parallel.wrapper import DataParallel
 
 __all__ = [
     "BucketedDataParallel",
     "DataParallel",
     "DistributedDataParallel",
+    "Means",
     "allreduce_gradients",
+    "clear_gradients",
+    "gradient",
     "sgd",
     "train_batch",
 ]

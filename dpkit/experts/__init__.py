@@ -29,10 +29,13 @@ Source:
 from dpkit.experts.balance import balance_loss, moved_bias
 from dpkit.experts.layer import expert_parallel, own_experts
 from dpkit.experts.routing import Routing, route_tokens
+from dpkit.experts.rows import Counts, exchange_rows
 
 __all__ = [
+    "Counts",
     "Routing",
     "balance_loss",
+    "exchange_rows",
     "expert_parallel",
     "moved_bias",
     "own_experts",

@@ -40,6 +40,7 @@ from dpkit.layer_partition.linear import (
     RowParallelLinear,
 )
 from dpkit.layer_partition.replicated import Joined, Replicated, Residual
+from dpkit.layer_partition.shards import even_sizes
 from dpkit.layer_partition.vocabulary import (
     VocabParallelEmbedding,
     vocab_parallel_cross_entropy,
@@ -61,6 +62,7 @@ __all__ = [
     "allreduce_backward",
     "allreduce_forward",
     "copies",
+    "even_sizes",
     "full_tensors",
     "reduce_scatter_backward",
     "spread",

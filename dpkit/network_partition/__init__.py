@@ -18,6 +18,15 @@ from dpkit.network_partition.cutting import (
     layer_seconds,
     split_layers,
 )
+from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.pipeline import Pipeline
+from dpkit.network_partition.stage import Stage
 
-__all__ = ["LayerCost", "Pipeline", "layer_seconds", "split_layers"]
+__all__ = [
+    "Interpreter",
+    "LayerCost",
+    "Pipeline",
+    "Stage",
+    "layer_seconds",
+    "split_layers",
+]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dpkit.network_partition.stage import Gradients, Layer, Stage, each
-from dpkit.schedules.actions import Action
+from dpkit.schedules import Action
 from dpkit.streams import Channel, PendingTensor
 
 

@@ -26,15 +26,8 @@ from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
 from dpkit.network_partition.untie import gradients_summed, untie
-from dpkit.schedules.actions import (
-    Action,
-    Schedule,
-    owners,
-    parse,
-)
+from dpkit.schedules import Action, Schedule, by_name, owners, parse, times
 from dpkit.schedules.check import check
-from dpkit.schedules.named import by_name
-from dpkit.schedules.replay import times
 from dpkit.streams import Channel
 from dpkit.units import check_flag, check_whole
 

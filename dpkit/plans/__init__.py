@@ -20,3 +20,44 @@ A new operation is a function in ``dpkit/collectives.py``. If a library does
 it in one kernel, it has a row in ``TRIPS`` (``library``); if ranks do it, one
 in ``SENDERS`` (``dpkit/runs/ranks/sending.py``).
 """
+
+from dpkit.plans.algorithms import allreduce_plan
+from dpkit.plans.alpha_beta import FREE_HOST, ideal_cluster, rates_of
+from dpkit.plans.bounds import lower_bounds
+from dpkit.plans.check import check_allreduce, check_broadcast
+from dpkit.plans.choice import choose
+from dpkit.plans.costs import Rates
+from dpkit.plans.doubling import halving_doubling, recursive_doubling
+from dpkit.plans.library import even_seconds, library_seconds
+from dpkit.plans.plan import Chunks, Message, Plan, Step, count, num_elements
+from dpkit.plans.replay import replay_plan
+from dpkit.plans.rings import hierarchical, ring, ring_allgather
+from dpkit.plans.trees import star, tree_broadcast
+
+__all__ = [
+    "Chunks",
+    "FREE_HOST",
+    "Message",
+    "Plan",
+    "Rates",
+    "Step",
+    "allreduce_plan",
+    "check_allreduce",
+    "check_broadcast",
+    "choose",
+    "count",
+    "even_seconds",
+    "halving_doubling",
+    "hierarchical",
+    "ideal_cluster",
+    "library_seconds",
+    "lower_bounds",
+    "num_elements",
+    "rates_of",
+    "recursive_doubling",
+    "replay_plan",
+    "ring",
+    "ring_allgather",
+    "star",
+    "tree_broadcast",
+]

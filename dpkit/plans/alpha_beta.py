@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 
 from dpkit.least_squares import fit_two
 from dpkit.plans.costs import Chain, Rates
-from dpkit.sim.hardware import Accelerator, Host, Link
-from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware import Accelerator, Cluster, Host, Link
 
 INFINITE = float("inf")
 # A host that issues for nothing. A library that runs a whole collective as

@@ -44,8 +44,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dpkit.sim.hardware import Link
-from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware import Cluster, Link
 from dpkit.units import check_known
 
 BASE_SECONDS = 6.6e-6

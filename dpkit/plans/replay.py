@@ -17,12 +17,9 @@ that of the closed form.
 from dataclasses import replace
 
 from dpkit.plans.plan import Message, Plan, num_elements
-from dpkit.sim.clock.clock import Clock
-from dpkit.sim.clock.issuers import DEFAULT
-from dpkit.sim.clock.record import Span
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import DEFAULT, Clock, Span
+from dpkit.sim.hardware import Cluster, copy_seconds, operation_seconds
+from dpkit.sim.timeline import Timeline
 
 SENDING = DEFAULT + 1
 RECEIVING = DEFAULT + 2

@@ -23,7 +23,33 @@ script, a notebook or standard input can call :func:`launch` on its first line.
 ``failures`` -- what the parent says when a rank fails or is late.
 """
 
-from dpkit.processes.rank import rank_device, run_rank
+from dpkit.processes.children import (
+    ending_children,
+    exit_status,
+    finish_program,
+    flush_output,
+)
+from dpkit.processes.forking import absolute_path, fork_server
+from dpkit.processes.locations import stack_lines
+from dpkit.processes.rank import gpus_for_ranks, rank_device, run_rank
+from dpkit.processes.server import Command
+from dpkit.processes.starting import Process, ctrl_c_deferred
 from dpkit.processes.workers import Workers, launch
 
-__all__ = ["Workers", "launch", "rank_device", "run_rank"]
+__all__ = [
+    "Command",
+    "Process",
+    "Workers",
+    "absolute_path",
+    "ctrl_c_deferred",
+    "ending_children",
+    "exit_status",
+    "finish_program",
+    "flush_output",
+    "fork_server",
+    "gpus_for_ranks",
+    "launch",
+    "rank_device",
+    "run_rank",
+    "stack_lines",
+]

@@ -22,7 +22,7 @@ from dpkit.processes.starting import (
     start,
     tell,
 )
-from dpkit.sim.streams import sending
+from dpkit.sim.streams import thread
 from dpkit.units import check_count, check_known, check_number
 
 PARENT_LOOK_SECONDS = 0.005  # how often the parent looks
@@ -141,7 +141,7 @@ class Workers:
 
     def _check_caller(self) -> None:
         """Refuse a rank of a simulated machine: what it starts is on none."""
-        rank = sending.thread.rank
+        rank = thread.rank
         if rank is not None:
             raise RuntimeError(
                 "a rank of a simulated machine starts no real processes, "

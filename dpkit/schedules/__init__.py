@@ -16,6 +16,21 @@ its formulas in ``FORMULAS`` (``bubble``). Then
 device needs its own lines in ``by_name``, as "interleaved" has them.
 """
 
+from dpkit.schedules.actions import (
+    Action,
+    Schedule,
+    most_in_flight,
+    owners,
+    parse,
+)
+from dpkit.schedules.bubble import (
+    hops_waited,
+    idle_of_ideal,
+    idle_of_total,
+    in_flight,
+    makespan,
+)
+from dpkit.schedules.charts import IDLE, chart, check_chart
 from dpkit.schedules.named import (
     NAMED,
     by_name,
@@ -25,13 +40,29 @@ from dpkit.schedules.named import (
     one_f_one_b,
     zero_bubble_h1,
 )
+from dpkit.schedules.replay import Seconds, times
 
 __all__ = [
+    "Action",
+    "IDLE",
     "NAMED",
+    "Schedule",
+    "Seconds",
     "by_name",
+    "chart",
+    "check_chart",
     "gpipe",
+    "hops_waited",
+    "idle_of_ideal",
+    "idle_of_total",
+    "in_flight",
     "interleaved",
+    "makespan",
+    "most_in_flight",
     "naive",
     "one_f_one_b",
+    "owners",
+    "parse",
+    "times",
     "zero_bubble_h1",
 ]

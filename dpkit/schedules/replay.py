@@ -22,8 +22,8 @@ from dpkit.schedules.actions import (
 )
 from dpkit.schedules.check import check, check_devices, is_split
 from dpkit.schedules.walk import Marks, walk
-from dpkit.sim.clock.record import Span
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import Span
+from dpkit.sim.timeline import Timeline
 
 Seconds = Mapping[str, float] | Callable[[Action], float]
 

@@ -28,20 +28,29 @@ Source:
 """
 
 from dpkit.sequence.cpu_kernel import use_cpu_kernel_in_ring
-from dpkit.sequence.cut import join_sequence, own_part, positions
+from dpkit.sequence.cut import join_sequence, own_part, pieces, positions
 from dpkit.sequence.kernels import BY_PRODUCTS, FUSED, BlockKernel
-from dpkit.sequence.ring import ring_attention
-from dpkit.sequence.running_softmax import PartialAttention, merge_attention
+from dpkit.sequence.messages import PassedOn
+from dpkit.sequence.ring import RingAttention, ring_attention
+from dpkit.sequence.running_softmax import (
+    PartialAttention,
+    merge_attention,
+    partial_attention,
+)
 from dpkit.sequence.ulysses import ulysses_attention
 
 __all__ = [
     "BY_PRODUCTS",
-    "FUSED",
     "BlockKernel",
+    "FUSED",
     "PartialAttention",
+    "PassedOn",
+    "RingAttention",
     "join_sequence",
     "merge_attention",
     "own_part",
+    "partial_attention",
+    "pieces",
     "positions",
     "ring_attention",
     "ulysses_attention",

@@ -26,6 +26,7 @@ Source:
 
 from dpkit.sharding.copied import Copied
 from dpkit.sharding.flat_block import FlatBlock
+from dpkit.sharding.messages import Scattering, gather_on_side_streams
 from dpkit.sharding.passes import Passes
 from dpkit.sharding.zero1 import Zero1
 from dpkit.sharding.zero2 import Zero2
@@ -35,7 +36,9 @@ __all__ = [
     "Copied",
     "FlatBlock",
     "Passes",
+    "Scattering",
     "Zero1",
     "Zero2",
     "Zero3",
+    "gather_on_side_streams",
 ]

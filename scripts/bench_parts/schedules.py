@@ -6,9 +6,9 @@ from torch import nn
 import dpkit
 from bench_parts.ratios import Ratio, over
 from bench_parts.rows import CPU_TIME, Row, by_cpu_time
+from dpkit.schedules import one_f_one_b, times
 from dpkit.schedules.check import check
-from dpkit.schedules.named import one_f_one_b
-from dpkit.schedules.replay import replay, times
+from dpkit.schedules.replay import replay
 
 
 def pipeline() -> Row:

@@ -1,8 +1,7 @@
 """New chapter: the check of its exercise."""
 
 from dpbook.exercises.verdict import Answer, require
-from dpkit.sim.hardware import ACCELERATORS
-from dpkit.sim.hardware.costs import operation_seconds
+from dpkit.sim.hardware import ACCELERATORS, operation_seconds
 
 
 def check_new_chapter_rate(answer: Answer) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from dpbook.common.checks import failure
-from dpkit.sim.hardware.costs import operation_seconds
+from dpkit.sim.hardware import operation_seconds
 
 
 def rate(n, accelerator):

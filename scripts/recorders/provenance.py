@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dpkit.accelerator import real_devices
-from dpkit.calibration.conditions import cpu_name, device_name
+from dpkit.calibration import cpu_name, device_name
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "book" / "_data"

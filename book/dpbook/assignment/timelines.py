@@ -7,8 +7,7 @@ from random import Random
 from dpbook.assignment.asked import Asked
 from dpbook.exercises.pipelines import CHART, check_read_chart
 from dpbook.exercises.sharding import Read, check_read_backward
-from dpkit.schedules.actions import Action, most_in_flight, parse
-from dpkit.schedules.named import one_f_one_b
+from dpkit.schedules import Action, most_in_flight, one_f_one_b, parse
 
 Starts = Mapping[str, int]
 WORDS = {3: "three", 4: "four"}

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from dpbook.common.datasets import Labelled
 from dpbook.common.loop import take_step
-from dpkit.evaluate import evaluate_accuracy
+from dpkit import evaluate_accuracy
 
 ROWS = 64  # of a step, over all devices
 LR = 0.1

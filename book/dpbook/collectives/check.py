@@ -4,7 +4,7 @@ import torch
 
 from dpbook.common.verdict import require_sent
 from dpbook.exercises.verdict import Answer, require
-from dpkit.machine import devices
+from dpkit import devices
 from dpkit.traffic import Traffic
 
 

@@ -4,9 +4,8 @@ from typing import Any
 
 import torch
 
-from dpkit import collectives, sim
-from dpkit.machine import devices, synchronize
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit import collectives, devices, sim, synchronize
+from dpkit.sim.timeline import Timeline
 from dpkit.traffic import Traffic
 
 VIEWS = {"view", "slice"}  # of the host alone: no device has a part in them

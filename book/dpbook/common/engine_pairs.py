@@ -15,11 +15,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from dpbook.common.rounding import below
-from dpkit import sim
+from dpkit import sim, synchronize
 from dpkit.arguments import Devices
-from dpkit.machine import synchronize
-from dpkit.sim.clock.record import Span
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import Span
+from dpkit.sim.timeline import Timeline
 from dpkit.tables import Table, table
 
 

@@ -8,11 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dpkit import sim
-from dpkit.machine import synchronize
-from dpkit.runs.ranks import launch
-from dpkit.sim.clock.record import Span
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit import sim, synchronize
+from dpkit.runs import launch
+from dpkit.sim.clock import Span
+from dpkit.sim.timeline import Timeline
 
 # Seconds forward and backward, peak bytes, and when both passes began.
 OfRank = tuple[float, float, int, tuple[float, float]]

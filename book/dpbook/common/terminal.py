@@ -7,9 +7,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 
-from dpkit.processes.forking import fork_server
-from dpkit.processes.server import Command
-from dpkit.processes.starting import Process
+from dpkit.processes import Command, Process, fork_server
 
 # What ``python -m module arguments`` does, given the module and arguments.
 RUN_MODULE = (

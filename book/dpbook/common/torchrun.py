@@ -11,10 +11,13 @@ from typing import IO
 
 import psutil  # type: ignore[import-untyped]
 
-from dpkit.processes.forking import absolute_path, fork_server
-from dpkit.processes.rank import gpus_for_ranks
-from dpkit.processes.server import Command
-from dpkit.processes.starting import Process
+from dpkit.processes import (
+    Command,
+    Process,
+    absolute_path,
+    fork_server,
+    gpus_for_ranks,
+)
 
 FORKED_TORCHRUN = "from dpbook.common.forked_torchrun import main; main()"
 

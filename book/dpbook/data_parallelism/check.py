@@ -12,11 +12,9 @@ from dpbook.common.datasets import Labelled
 from dpbook.common.models import lenet, lenet_params
 from dpbook.common.verdict import require_ports
 from dpbook.exercises.verdict import Answer, require
-from dpkit.machine import Timer, devices
-from dpkit.placement import replicate
+from dpkit import Timer, TrainingRecord, devices, replicate, train
 from dpkit.sim import machine, now
 from dpkit.traffic import Traffic
-from dpkit.training import TrainingRecord, train
 
 LOSS = nn.CrossEntropyLoss(reduction="none")
 

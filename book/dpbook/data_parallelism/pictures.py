@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 
 from dpbook.common.boxes import arrow, box
 from dpbook.common.plots import COLOURS, SIZE, Picture
+from dpkit import TrainingRecord
 from dpkit.sim.timeline.drawing import INK, QUIET
-from dpkit.training import TrainingRecord
 
 
 def draw_step(num_devices: int = 2) -> Picture:

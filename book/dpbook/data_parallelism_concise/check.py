@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpbook.exercises.verdict import Answer, require, same
-from dpkit.machine import devices
+from dpkit import devices
 from dpkit.traffic import Traffic
 
 

@@ -17,8 +17,7 @@ from dpbook.common.batches import Batches
 from dpbook.common.datasets import Labelled
 from dpbook.common.loop import train_epoch
 from dpbook.common.resnet import resnet18
-from dpkit.data_parallel import DataParallel
-from dpkit.evaluate import evaluate_accuracy
+from dpkit import DataParallel, evaluate_accuracy
 
 WIDTH = 8
 DEVIATION = 0.01

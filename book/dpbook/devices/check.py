@@ -6,9 +6,8 @@ from itertools import pairwise
 import torch
 
 from dpbook.exercises.verdict import Answer, require
-from dpkit import sim
-from dpkit.machine import Timer, devices, synchronize
-from dpkit.sim.clock.record import Span
+from dpkit import Timer, devices, sim, synchronize
+from dpkit.sim.clock import Span
 
 SIZE = 1000  # products of this size are bound by the device
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from dpbook.common.models import lenet
 from dpbook.common.rounding import below
 from dpbook.elsewhere.results import Array, Results
-from dpkit.data_parallel.step import train_batch
-from dpkit.placement import replicate
+from dpkit import replicate, train_batch
 from dpkit.tables import Table, table
 
 NAMES = ("W1", "b1", "W2", "b2", "W3", "b3", "W4", "b4")

@@ -3,9 +3,8 @@
 from math import inf
 
 from dpbook.exercises.verdict import Answer, require
-from dpkit.plans.check import check_broadcast
-from dpkit.plans.costs import Rates, seconds
-from dpkit.plans.plan import Plan, count
+from dpkit.plans import Plan, Rates, check_broadcast, count
+from dpkit.plans.costs import seconds
 
 
 def check_large_broadcast(answer: Answer) -> None:

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from itertools import product
 
 from dpbook.exercises.verdict import Answer, require, same
-from dpkit.schedules.actions import Action, most_in_flight, parse
-from dpkit.schedules.bubble import in_flight
+from dpkit.schedules import Action, in_flight, most_in_flight, parse, times
 from dpkit.schedules.check import check
-from dpkit.schedules.replay import times
 
 # 1F1B, as an engine ran it. Device 1 was late once, at 1B2: 2B2, which it
 # needs, ended with tick 7, and it began in tick 9. Others waited for it.

@@ -7,8 +7,7 @@ from math import ceil, log2
 from random import Random
 
 from dpbook.exercises.verdict import Answer, require, require_same, same
-from dpkit.sim.hardware import ACCELERATORS, HOSTS
-from dpkit.sim.hardware.costs import operation_seconds
+from dpkit.sim.hardware import ACCELERATORS, HOSTS, operation_seconds
 
 
 def check_crossover(answer: Answer) -> None:

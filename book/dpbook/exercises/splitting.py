@@ -13,7 +13,7 @@ from dpbook.exercises.verdict import (
     require_same,
 )
 from dpbook.formulas.splits import WAYS, estimate
-from dpkit.sim.hardware.clusters import cluster
+from dpkit.sim.hardware import cluster
 
 _Row = list[float]
 _Rows = list[_Row]

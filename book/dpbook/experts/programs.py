@@ -11,12 +11,13 @@ from torch.distributed._functional_collectives import (
 from torch.distributed.device_mesh import init_device_mesh
 
 from dpkit.experts import (
+    Counts,
     Routing,
+    exchange_rows,
     expert_parallel,
     own_experts,
     route_tokens,
 )
-from dpkit.experts.rows import Counts, exchange_rows
 from dpkit.processes import rank_device
 
 WIDTH, INNER, NUM_EXPERTS, NUM_TOKENS, TOP = 6, 10, 8, 16, 2

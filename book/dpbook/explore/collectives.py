@@ -5,14 +5,18 @@ from itertools import groupby
 from dpbook.explore.curves import Axis, decades, draw_curves
 from dpbook.explore.figure import Choice, LiveFigure, Number, Shown
 from dpbook.plans.animation import animate_plan
-from dpkit.plans.algorithms import allreduce_plan
-from dpkit.plans.alpha_beta import rates_of
-from dpkit.plans.bounds import lower_bounds
-from dpkit.plans.choice import CANDIDATES, choose
-from dpkit.plans.costs import Rates, seconds
-from dpkit.plans.library import library_seconds
-from dpkit.plans.plan import count
-from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.plans import (
+    Rates,
+    allreduce_plan,
+    choose,
+    count,
+    library_seconds,
+    lower_bounds,
+    rates_of,
+)
+from dpkit.plans.choice import CANDIDATES
+from dpkit.plans.costs import seconds
+from dpkit.sim.hardware import Cluster, cluster
 from dpkit.sim.timeline.drawing import Drawing
 from dpkit.units import show_bytes, show_seconds
 

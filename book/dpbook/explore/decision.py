@@ -8,9 +8,8 @@ from dpbook.explore.way_map import draw_map, needed_bytes
 from dpbook.formulas.dense import SIZES
 from dpbook.formulas.sharding import peak_parts, update_peak
 from dpbook.formulas.splits import ONE_DEVICE, WAYS, Estimate, estimate
-from dpkit.plans.alpha_beta import FREE_HOST, ideal_cluster
-from dpkit.plans.costs import Rates
-from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.plans import FREE_HOST, Rates, ideal_cluster
+from dpkit.sim.hardware import Cluster, cluster
 from dpkit.units import show_bytes, show_seconds
 
 DEPTH = 8  # layers

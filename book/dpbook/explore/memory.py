@@ -21,7 +21,7 @@ from dpbook.explore.stacked import stacked_bars
 from dpbook.formulas.transformer import RECOMPUTE
 from dpbook.planner.case import Case, StepMemory
 from dpbook.planner.layouts import Layout
-from dpkit.sim.hardware.clusters import cluster
+from dpkit.sim.hardware import cluster
 from dpkit.units import show_memory
 
 SMALL = "1.3B, 24 layers"

@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 from dpbook.explore.figure import Choice, LiveFigure, Number, Shown
-from dpkit.schedules.actions import most_in_flight
-from dpkit.schedules.named import by_name
+from dpkit.schedules import by_name, most_in_flight
 from dpkit.schedules.replay import replay
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.timeline import Timeline
 from dpkit.units import show_seconds
 
 SCHEDULES = ("naive", "gpipe", "1f1b", "interleaved", "zb-h1")

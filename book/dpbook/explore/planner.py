@@ -26,8 +26,7 @@ from dpbook.planner.search import (
     why,
     why_not,
 )
-from dpkit.sim.hardware import ACCELERATORS, HOSTS, Host
-from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware import ACCELERATORS, HOSTS, Cluster, Host, cluster
 from dpkit.sim.timeline.drawing import Drawing
 from dpkit.units import show_memory, show_seconds
 

@@ -10,16 +10,19 @@ from itertools import pairwise
 
 from dpbook.exercises.overlap import MEGABYTES, reduced
 from dpbook.explore.figure import Lists, LiveFigure, SettingError, Shown
-from dpkit.plans.alpha_beta import ideal_cluster
-from dpkit.plans.check import check_broadcast
-from dpkit.plans.costs import Rates
-from dpkit.plans.plan import Message, Plan
-from dpkit.plans.replay import replay_plan
-from dpkit.schedules.actions import Action, most_in_flight, parse
+from dpkit.plans import (
+    Message,
+    Plan,
+    Rates,
+    check_broadcast,
+    ideal_cluster,
+    replay_plan,
+)
+from dpkit.schedules import Action, most_in_flight, parse
 from dpkit.schedules.check import check
 from dpkit.schedules.replay import replay
-from dpkit.sim.clock.record import Span
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import Span
+from dpkit.sim.timeline import Timeline
 
 DEVICES = 3
 MICRO_BATCHES = 4

@@ -18,14 +18,14 @@ from dpbook.formulas.ring_attention import (
     ring_steps,
     share,
 )
-from dpkit.sim.clock.record import Record, Span
-from dpkit.sim.hardware import ACCELERATORS, LINKS
-from dpkit.sim.hardware.costs import (
+from dpkit.sim.clock import Record, Span
+from dpkit.sim.hardware import (
+    ACCELERATORS,
+    LINKS,
     achieved_flops_per_second,
     copy_seconds,
 )
-from dpkit.sim.timeline import drawing
-from dpkit.sim.timeline.gantt import draw_timeline
+from dpkit.sim.timeline import draw_timeline, drawing
 from dpkit.units import show_seconds
 
 MOST_DEVICES = 8

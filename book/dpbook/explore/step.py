@@ -16,11 +16,10 @@ from dpbook.explore.figure import (
 from dpbook.formulas.gradient_sums import SUMS
 from dpbook.formulas.networks import COUNTED, network
 from dpbook.formulas.parallel_step import ParallelStep, Stretch, parallel_step
-from dpkit.sim.clock.record import Record, Row, Span
-from dpkit.sim.hardware.clusters import Cluster, cluster
-from dpkit.sim.timeline.bars import Bar
+from dpkit.sim.clock import Record, Row, Span
+from dpkit.sim.hardware import Cluster, cluster
+from dpkit.sim.timeline import Bar, draw_timeline
 from dpkit.sim.timeline.drawing import Drawing
-from dpkit.sim.timeline.gantt import draw_timeline
 from dpkit.units import show_seconds
 
 MOST_DEVICES = 8  # devices

@@ -18,7 +18,7 @@ from dpbook.formulas.splits import (
     Estimate,
     estimate,
 )
-from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware import Cluster, cluster
 from dpkit.sim.timeline import drawing
 from dpkit.sim.timeline.drawing import INK, QUIET, WIDTH
 

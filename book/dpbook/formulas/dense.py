@@ -15,8 +15,7 @@ longer.
 
 from dataclasses import dataclass
 
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import operation_seconds
+from dpkit.sim.hardware import Cluster, operation_seconds
 
 SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes of a value
 

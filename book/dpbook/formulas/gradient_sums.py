@@ -20,10 +20,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dpbook.formulas.overlap import ring_seconds
-from dpkit.plans.alpha_beta import FREE_HOST
-from dpkit.plans.library import library_seconds
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
+from dpkit.plans import FREE_HOST, library_seconds
+from dpkit.sim.hardware import Cluster, copy_seconds, operation_seconds
 from dpkit.units import check_known
 
 SUMS = ("star", "ring", "library")

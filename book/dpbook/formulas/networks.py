@@ -13,8 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import operation_seconds
+from dpkit.sim.hardware import Cluster, operation_seconds
 from dpkit.units import check_known
 
 COUNTED = ("LeNet", "ResNet-18", "wide")

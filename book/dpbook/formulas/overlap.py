@@ -13,8 +13,7 @@ import math
 from collections.abc import Sequence
 from itertools import accumulate
 
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
+from dpkit.sim.hardware import Cluster, copy_seconds, operation_seconds
 
 
 def bucket_ends(ready: Sequence[float], costs: Sequence[float]) -> list[float]:

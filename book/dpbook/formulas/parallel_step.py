@@ -26,8 +26,7 @@ from dpbook.formulas.networks import (
     phase,
 )
 from dpbook.formulas.overlap import bucket_ends
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.sim.hardware import Cluster, copy_seconds
 from dpkit.units import check_known
 
 BUCKET_SIZES = 2**20, 25 * 2**20  # of the first bucket, of the others

@@ -28,9 +28,8 @@ from math import ceil, fsum
 
 from dpbook.formulas.dense import SIZES, Dense
 from dpbook.formulas.overlap import ring_seconds, step_seconds
-from dpkit.schedules.bubble import hops_waited, makespan
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.schedules import hops_waited, makespan
+from dpkit.sim.hardware import Cluster, copy_seconds
 from dpkit.units import check_known
 
 WAYS = ("data", "network", "layer")

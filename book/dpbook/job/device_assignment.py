@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import torch
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-from dpkit.processes.rank import gpus_for_ranks
+from dpkit.processes import gpus_for_ranks
 
 
 def choose_device(

@@ -26,7 +26,7 @@ from dpbook.common.datasets import Labelled
 from dpbook.common.models import LeNet
 from dpbook.job.ranks import Ranks
 from dpbook.job.state_forms import check_fit, forms, not_finite
-from dpkit.data_parallel import DistributedDataParallel
+from dpkit import DistributedDataParallel
 from dpkit.units import check_count
 
 TEST_ROWS = 1000  # how many images are scored at a time

@@ -20,7 +20,7 @@ from dpbook.common.datasets import Labelled, load_fashion_mnist
 from dpbook.common.loop import take_step
 from dpbook.formulas.overlap import ring_seconds
 from dpbook.overlap.runs import ALL_IN_ONE, simulated_step
-from dpkit.sim.hardware.clusters import cluster
+from dpkit.sim.hardware import cluster
 
 # A power of two, as batches are: a smaller last batch, with the rate of a
 # large one, would upset the run.

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from dpkit.layer_partition import ChannelParallelConv2d, Joined, Replicated
+from dpkit import ChannelParallelConv2d
+from dpkit.layer_partition import Joined, Replicated
 
 # Output channels of the five convolutions and of the dense layers, 2012.
 WIDTHS_2012 = (96, 256, 384, 384, 256, 4096, 4096)

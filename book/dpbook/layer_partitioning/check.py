@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from dpbook.common.verdict import require_ports, require_sent
 from dpbook.exercises.verdict import Answer, require
-from dpkit.layer_partition.shards import even_sizes
-from dpkit.machine import devices
+from dpkit import devices
+from dpkit.layer_partition import even_sizes
 from dpkit.traffic import Traffic
 
 ROW = 5  # the values of a position

@@ -21,11 +21,10 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional as F
 
 from dpbook.common.engine_pairs import Pair, Step, traced, traced_here
-from dpkit import sim
+from dpkit import devices, sim
 from dpkit.layer_partition import ParallelMLP, full_tensors
-from dpkit.machine import devices
 from dpkit.processes import rank_device
-from dpkit.runs.ranks import launch
+from dpkit.runs import launch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbook.mesh.model import Llama, Sizes
-from dpkit import sim
-from dpkit.machine import Timer
+from dpkit import Timer, sim
 
 DATA = Path(__file__).parents[2] / "_data"
 CALIBRATED = str(DATA / "calibrated_h200.json")

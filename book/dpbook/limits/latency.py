@@ -12,9 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from dpkit import sim
-from dpkit.machine import Timer, devices
-from dpkit.sim.clock.record import Span
+from dpkit import Timer, devices, sim
+from dpkit.sim.clock import Span
 
 SIDES = {"efficientnet_b0": 224, "efficientnet_b4": 380}  # of an image
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from dpbook.limits.comparisons import Comparison, Comparisons, Decision
-from dpkit.calibration.predictions import Prediction
+from dpkit.calibration import Prediction
 
 ON_CPU = "networks on a CPU"  # the class of work
 

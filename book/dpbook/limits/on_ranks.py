@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _MixedPrecision
 
-from dpkit.runs.ranks import launch
+from dpkit.runs import launch
 
 
 def replicas(**settings: Any) -> None:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.timeline import Timeline
 
 
 def profiled(work: Callable[[], object]) -> Timeline:

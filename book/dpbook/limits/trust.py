@@ -25,7 +25,7 @@ from dpbook.limits.on_gpu import (
     steps_of_scripts,
     timed_steps,
 )
-from dpkit.calibration.predictions import Prediction
+from dpkit.calibration import Prediction
 from dpkit.tables import Table, table
 from dpkit.units import show_factor
 

@@ -10,9 +10,9 @@ from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.common.shares import Column, Device, Sent, draw_moment, named
 from dpbook.long_sequences.runs import Run
-from dpkit.sequence.cut import pieces
+from dpkit.sequence import pieces
+from dpkit.sim.timeline import Timeline
 from dpkit.sim.timeline.drawing import Drawing
-from dpkit.sim.timeline.timeline import Timeline
 
 Point = tuple[float, float]
 RING = [

@@ -16,9 +16,11 @@ from dpkit.sequence import (
     ring_attention,
     ulysses_attention,
 )
-from dpkit.sim.hardware import ACCELERATORS
-from dpkit.sim.hardware.costs import achieved_flops_per_second
-from dpkit.sim.hardware.fused_attention import attention_kernel
+from dpkit.sim.hardware import (
+    ACCELERATORS,
+    achieved_flops_per_second,
+    attention_kernel,
+)
 
 HEADS, HEAD_SIZE = 32, 128
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]

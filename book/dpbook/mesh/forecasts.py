@@ -9,7 +9,7 @@ from dpbook.mesh.runs import LARGE, NODES, NUM_ROWS
 from dpbook.planner import layouts as planner
 from dpbook.planner.case import Case
 from dpbook.planner.networks import Planned
-from dpkit.sim.hardware.clusters import cluster
+from dpkit.sim.hardware import cluster
 
 
 class Forecast(NamedTuple):

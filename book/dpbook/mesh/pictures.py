@@ -9,8 +9,8 @@ from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.common.shares import Column, Device, Sent, draw_moment, grid
 from dpbook.mesh.groups import Groups, groups_of
+from dpkit.sim.timeline import Timeline
 from dpkit.sim.timeline.drawing import QUIET, Drawing
-from dpkit.sim.timeline.timeline import Timeline
 
 TINTS = ("#dbeafe", "#fef3c7", "#d1fae5", "#ede9fe")
 COLUMNS = [

@@ -11,11 +11,10 @@ from dpbook.common.passes import start_together
 from dpbook.mesh.layouts import Layout
 from dpbook.mesh.model import Sizes
 from dpbook.mesh.training import Trainer
-from dpkit import sim
-from dpkit.machine import synchronize
-from dpkit.runs.ranks import launch
-from dpkit.sim.clock.record import Span
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit import sim, synchronize
+from dpkit.runs import launch
+from dpkit.sim.clock import Span
+from dpkit.sim.timeline import Timeline
 
 #: Four blocks as wide as those of Llama 2 7B, with grouped queries.
 LARGE = Sizes(32_000, 4096, 4, 32, 8, 11_008, 2048)

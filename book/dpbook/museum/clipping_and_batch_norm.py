@@ -9,12 +9,8 @@ from torch.nn import functional as F
 
 from dpbook.museum.exhibit import Devices, Exhibit, Version, claim
 from dpbook.museum.replicas import flat
-from dpkit.batch_norm import combine, moments
-from dpkit.batch_norm.moments import Moments, update_running
-from dpkit.clipping import clip_grad_norm
-from dpkit.machine import devices
-from dpkit.network_partition import Pipeline, split_layers
-from dpkit.placement import scatter
+from dpkit import Pipeline, clip_grad_norm, devices, scatter, split_layers
+from dpkit.batch_norm import Moments, combine, moments, update_running
 
 
 def _gradient(params: Iterator[nn.Parameter] | Sequence[Tensor]) -> Tensor:

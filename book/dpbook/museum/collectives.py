@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from dpbook.museum.exhibit import Exhibit, Version, claim
-from dpkit.collectives import allreduce
-from dpkit.machine import devices
+from dpkit import allreduce, devices
 from dpkit.plan_runner import run
-from dpkit.plans.rings import ring
+from dpkit.plans import ring
 from dpkit.traffic import Traffic
 
 

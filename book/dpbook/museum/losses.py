@@ -15,15 +15,13 @@ from dpbook.museum.replicas import (
     step_of_all,
     task,
 )
-from dpkit.data_parallel.step import (
+from dpkit import Pipeline, devices, replicate, split_batch, split_layers
+from dpkit.data_parallel import (
     allreduce_gradients,
     clear_gradients,
     gradient,
     sgd,
 )
-from dpkit.machine import devices
-from dpkit.network_partition import Pipeline, split_layers
-from dpkit.placement import replicate, split_batch
 
 FULL_BATCH = 6
 

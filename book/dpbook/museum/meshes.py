@@ -24,8 +24,7 @@ from torch.nn import functional as F
 
 from dpbook.common.passes import start_together
 from dpbook.museum.exhibit import Exhibit, Version, claim
-from dpkit import sim
-from dpkit.machine import synchronize
+from dpkit import sim, synchronize
 from dpkit.tables import Table, table
 
 # DTensor warns where it sends along two dimensions, one after the other.

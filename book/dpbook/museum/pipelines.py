@@ -3,11 +3,18 @@
 from collections import Counter
 
 from dpbook.museum.exhibit import Exhibit, Version, claim
-from dpkit.schedules.actions import Action, Schedule, parse
-from dpkit.schedules.charts import IDLE, chart, check_chart
+from dpkit.schedules import (
+    IDLE,
+    Action,
+    Schedule,
+    chart,
+    check_chart,
+    gpipe,
+    one_f_one_b,
+    parse,
+    times,
+)
 from dpkit.schedules.check import check
-from dpkit.schedules.named import gpipe, one_f_one_b
-from dpkit.schedules.replay import times
 
 
 def warm_up_and_pairs(p: int, m: int) -> Schedule:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from dpbook.batch_norm import programs
 from dpbook.museum.exhibit import Exhibit, Version, claim
 from dpkit import sim
+from dpkit.plans import ring
 from dpkit.plans.blocking import Call, calls, check_blocking
-from dpkit.plans.rings import ring
 
 THEIRS = "PyTorch's"
 Orders = Sequence[Sequence[Call]]

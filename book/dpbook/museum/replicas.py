@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from dpbook.museum.exhibit import Devices, Exhibit, Version, claim
-from dpkit.data_parallel.step import gradient, sgd, train_batch
-from dpkit.machine import devices
-from dpkit.placement import replicate, scatter, split_batch
+from dpkit import devices, replicate, scatter, split_batch, train_batch
+from dpkit.data_parallel import gradient, sgd
 
 Replicas = Sequence[Sequence[Tensor]]
 LR = 0.1

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpbook.museum.exhibit import Exhibit, Version, claim
 from dpbook.museum.replicas import line, squares, task
 from dpkit import sim
-from dpkit.data_parallel.step import gradient
+from dpkit.data_parallel import gradient
 
 
 def shard_of_means(losses: Tensor, weight: Tensor) -> Tensor:

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from dpbook.museum.exhibit import Devices, Exhibit, Version, claim
-from dpkit import sim
-from dpkit.machine import Timer, devices, synchronize
-from dpkit.sim.clock.record import Race, Span
+from dpkit import Timer, devices, sim, synchronize
+from dpkit.sim.clock import Race, Span
 from dpkit.sim.hardware import ACCELERATORS
 
 SIZE = 600

@@ -28,10 +28,9 @@ from dpbook.common.engine_pairs import (
     traced_here,
 )
 from dpbook.network_partitioning.runs import deep_network
-from dpkit.machine import devices
-from dpkit.network_partition import Pipeline, split_layers
+from dpkit import Pipeline, devices, split_layers
 from dpkit.processes import rank_device
-from dpkit.runs.ranks import launch
+from dpkit.runs import launch
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 Schedule = type[PipelineScheduleSingle] | type[PipelineScheduleMulti]

@@ -6,9 +6,9 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from dpbook.common.plots import Picture
-from dpkit.schedules.actions import Schedule
-from dpkit.schedules.replay import Seconds, replay
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.schedules import Schedule, Seconds
+from dpkit.schedules.replay import replay
+from dpkit.sim.timeline import Timeline
 
 
 def plot_kept(given: Mapping[str, Schedule], seconds: Seconds) -> Picture:

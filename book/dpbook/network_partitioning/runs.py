@@ -6,11 +6,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from dpkit import sim
-from dpkit.machine import devices, synchronize
-from dpkit.network_partition import Pipeline, layer_seconds, split_layers
-from dpkit.schedules.actions import Schedule
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit import Pipeline, devices, sim, split_layers, synchronize
+from dpkit.network_partition import layer_seconds
+from dpkit.schedules import Schedule
+from dpkit.sim.timeline import Timeline
 
 
 def deep_network(width: int, depth: int = 8) -> nn.Sequential:

@@ -16,11 +16,9 @@ from itertools import accumulate
 from typing import Any
 
 from dpkit.network_partition import LayerCost
-from dpkit.schedules.actions import Action, Schedule
+from dpkit.schedules import Action, Schedule, gpipe
 from dpkit.schedules.check import steps
-from dpkit.schedules.named import gpipe
-from dpkit.sim.hardware import LINKS, Link
-from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.sim.hardware import LINKS, Link, copy_seconds
 from dpkit.tables import Table, table
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from dpbook.exercises.verdict import Answer, require
+from dpkit import devices
 from dpkit.data_parallel import BucketedDataParallel
-from dpkit.machine import devices
 from dpkit.traffic import sent
 
 

@@ -17,10 +17,9 @@ from dpbook.common.engine_pairs import (
     traced_here,
 )
 from dpbook.network_partitioning.runs import deep_network
+from dpkit import devices, split_batch
 from dpkit.data_parallel import BucketedDataParallel
-from dpkit.machine import devices
-from dpkit.placement import split_batch
-from dpkit.runs.ranks import launch
+from dpkit.runs import launch
 
 
 def torch_step(net: nn.Module, X: Tensor, y: Tensor, views: bool) -> Step:

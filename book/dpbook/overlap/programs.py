@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from dpkit.data_parallel import DistributedDataParallel
+from dpkit import DistributedDataParallel
 from dpkit.processes import rank_device
 
 Wrapper = DistributedDataParallel | nn.parallel.DistributedDataParallel

@@ -14,14 +14,12 @@ from torch.nn import functional as F
 
 from dpbook.common.resnet import resnet18
 from dpbook.formulas.overlap import bucket_ends, ring_seconds
-from dpkit import sim
-from dpkit.buckets import Bucket, assign
-from dpkit.buckets.rounds import BYTES_PER_MEGABYTE
+from dpkit import Timer, devices, sim, synchronize
+from dpkit.buckets import BYTES_PER_MEGABYTE, Bucket, assign
 from dpkit.data_parallel import BucketedDataParallel
-from dpkit.machine import Timer, devices, synchronize
-from dpkit.sim.clock.record import SECOND
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import SECOND
+from dpkit.sim.hardware import Cluster
+from dpkit.sim.timeline import Timeline
 
 ONE_EACH = 1e-9  # MiB: no two gradients fit
 ALL_IN_ONE = inf

@@ -74,11 +74,9 @@ from dpbook.planner.work import (
     work,
 )
 from dpbook.planner.zero_messages import BY_BLOCK, ZeroMessages
-from dpkit.plans.library import even_seconds
-from dpkit.schedules.bubble import in_flight
-from dpkit.sim.hardware import HOSTS, Host
-from dpkit.sim.hardware.clusters import Cluster
-from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.plans import even_seconds
+from dpkit.schedules import in_flight
+from dpkit.sim.hardware import HOSTS, Cluster, Host, copy_seconds
 
 GRADIENT_BYTES = 4  # gradients are added up in float32
 # Read gradients for their norm 4; Adam: four in, three out 28; weights to 16

@@ -56,8 +56,9 @@ Source:
 
 from dpbook.formulas.transformer import Transformer
 from dpbook.planner.layouts import Layout
-from dpkit.plans.library import all_to_all_seconds, even_seconds
-from dpkit.sim.hardware.clusters import Cluster
+from dpkit.plans import even_seconds
+from dpkit.plans.library import all_to_all_seconds
+from dpkit.sim.hardware import Cluster
 
 NUM_BYTES = 2  # of a value
 

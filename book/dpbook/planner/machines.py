@@ -14,8 +14,7 @@ Source:
 
 from dataclasses import dataclass, replace
 
-from dpkit.sim.hardware import ACCELERATORS, LINKS
-from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware import ACCELERATORS, LINKS, Cluster, cluster
 
 NODE = 8  # GPUs of a machine
 GBIT = 1e9 / 8  # bytes

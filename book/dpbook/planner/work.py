@@ -51,10 +51,13 @@ from dpbook.planner.launches import (
     layer_launches,
 )
 from dpbook.planner.layouts import Layout
-from dpkit.sim.hardware import Accelerator
-from dpkit.sim.hardware.causal_attention import block_side, num_scores
-from dpkit.sim.hardware.costs import achieved_flops_per_second
-from dpkit.sim.hardware.fused_attention import attention_kernel
+from dpkit.sim.hardware import (
+    Accelerator,
+    achieved_flops_per_second,
+    attention_kernel,
+    block_side,
+    num_scores,
+)
 
 NUM_BYTES = 2  # of a value
 # The part of the rate of products that a whole program keeps in a long run, of

@@ -3,7 +3,7 @@
 import zlib
 
 from dpbook.plans import pictures as still
-from dpkit.plans.plan import Message, Plan
+from dpkit.plans import Message, Plan
 from dpkit.sim.timeline import drawing
 from dpkit.sim.timeline.drawing import BLUE, GREEN
 

@@ -7,8 +7,8 @@ up with the share of the ranks that are added up in it; a full box is green.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dpkit.plans import Message, Plan
 from dpkit.plans.check import follow
-from dpkit.plans.plan import Message, Plan
 from dpkit.sim.timeline import drawing
 from dpkit.sim.timeline.drawing import BLUE, GREEN, TRACK, WIDTH
 

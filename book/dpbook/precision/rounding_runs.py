@@ -9,9 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from dpbook.common.models import lenet, lenet_params
-from dpkit.data_parallel import train_batch
-from dpkit.machine import devices
-from dpkit.placement import replicate
+from dpkit import devices, replicate, train_batch
 
 LR = 0.1
 

@@ -9,9 +9,8 @@ from torch.nn import functional as F
 
 from dpbook.common.engine_pairs import traced
 from dpbook.sharding.runs import WATCHED, Step, adam, dense_blocks
-from dpkit import sim
-from dpkit.machine import synchronize
-from dpkit.runs.ranks import launch
+from dpkit import sim, synchronize
+from dpkit.runs import launch
 
 
 def sharded(

@@ -7,9 +7,9 @@ from dataclasses import replace
 from dpbook.common.matrices import Panels
 from dpbook.common.shares import Column, Device, Sent, draw_moment, grid
 from dpbook.sharding.runs import WATCHED, Step
-from dpkit.sim.clock.record import Block, Span, streams
+from dpkit.sim.clock import Block, Span, streams
+from dpkit.sim.timeline import Timeline
 from dpkit.sim.timeline.drawing import Drawing
-from dpkit.sim.timeline.timeline import Timeline
 from dpkit.tables import Table, table
 
 NUM_DEVICES, NUM_BLOCKS = 4, 6  # those of the chapter

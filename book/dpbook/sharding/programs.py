@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from dpbook.sharding.engine import sharded
 from dpbook.sharding.runs import Engine, dense_blocks
-from dpkit.machine import devices
+from dpkit import devices
 from dpkit.processes import rank_device
 from dpkit.sharding import Zero3
 

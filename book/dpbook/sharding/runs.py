@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from dpkit import sim
-from dpkit.machine import Timer, devices, synchronize
+from dpkit import Timer, devices, sim, synchronize
 from dpkit.sharding import Copied, Passes, Zero1, Zero2, Zero3
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.timeline import Timeline
 
 Engine = Callable[..., Passes]
 WAYS: dict[str, Engine] = {

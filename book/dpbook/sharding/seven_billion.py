@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from dpkit import sim
-from dpkit.runs.ranks import launch
+from dpkit.runs import launch
 
 SIZES = {"width": 4096, "num_blocks": 32, "vocabulary": 32_000}  # of 6.7 B
 HEAD = 128  # features of a head of attention

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from dpbook.splitting.three_ways import Split, Way
 from dpkit.arguments import Devices
-from dpkit.data_parallel import allreduce_gradients
-from dpkit.data_parallel.step import clear_gradients, gradient
+from dpkit.data_parallel import allreduce_gradients, clear_gradients, gradient
 
 
 def groups_of(

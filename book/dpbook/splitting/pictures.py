@@ -6,8 +6,8 @@ from dpbook.common.boxes import arrow, box
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
 from dpbook.common.shares import Cell, Column, Device, Sent, draw_moment
+from dpkit.sim.timeline import Timeline
 from dpkit.sim.timeline.drawing import QUIET, Drawing
-from dpkit.sim.timeline.timeline import Timeline
 
 ON_NODE = Column("devices", x=66, width=164)
 

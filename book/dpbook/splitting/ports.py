@@ -10,10 +10,13 @@ from typing import Any
 from dpbook.formulas.splits import MICRO_BATCHES, boundary
 from dpbook.network_partitioning.runs import pipeline_step
 from dpbook.splitting.three_ways import Way, traced
-from dpkit.sim.hardware import Link
-from dpkit.sim.hardware.clusters import Cluster, cluster
-from dpkit.sim.hardware.costs import achieved_flops_per_second
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.hardware import (
+    Cluster,
+    Link,
+    achieved_flops_per_second,
+    cluster,
+)
+from dpkit.sim.timeline import Timeline
 
 
 def port_seconds(timeline: Timeline, shared: bool = False) -> float:

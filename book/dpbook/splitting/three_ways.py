@@ -17,15 +17,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbook.network_partitioning.runs import deep_network
-from dpkit import sim
+from dpkit import Pipeline, devices, scatter, sim, split_layers, synchronize
 from dpkit.arguments import Devices
 from dpkit.data_parallel import BucketedDataParallel, allreduce_gradients
 from dpkit.layer_partition import ParallelMLP, Replicated
-from dpkit.machine import devices, synchronize
-from dpkit.network_partition import Pipeline, split_layers
-from dpkit.placement import scatter
-from dpkit.sim.timeline.memory_chart import history
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.timeline import Timeline, history
 
 
 class Split(NamedTuple):

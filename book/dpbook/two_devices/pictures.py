@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from dpbook.common.lanes import Arrow, Block, Lane, draw_lanes
 from dpbook.common.matrices import Panels
 from dpbook.common.plots import COLOURS, Picture
-from dpkit.sim.clock.record import is_host
+from dpkit.sim.clock import is_host
+from dpkit.sim.timeline import Timeline
 from dpkit.sim.timeline.drawing import QUIET, Drawing
-from dpkit.sim.timeline.timeline import Timeline
 
 PARTS = ("computing", "replicating", "returning", "images", "idle")
 

@@ -10,10 +10,7 @@ from dpbook.common.batches import Batches
 from dpbook.common.datasets import Labelled
 from dpbook.common.launches import record_launches
 from dpbook.common.models import lenet
-from dpkit.collectives import allreduce
-from dpkit.data_parallel import train_batch
-from dpkit.machine import Timer
-from dpkit.placement import split_batch
+from dpkit import Timer, allreduce, split_batch, train_batch
 
 
 def train_step(

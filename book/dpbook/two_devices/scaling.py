@@ -13,10 +13,9 @@ from torch.nn import functional as F
 
 from dpbook.common.loop import take_step
 from dpbook.common.resnet import resnet18
-from dpkit import sim
-from dpkit.data_parallel import BucketedDataParallel, DataParallel
-from dpkit.machine import Timer, devices
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit import DataParallel, Timer, devices, sim
+from dpkit.data_parallel import BucketedDataParallel
+from dpkit.sim.timeline import Timeline
 
 
 class Timed(NamedTuple):

@@ -23,11 +23,10 @@ from dpkit.runs.cuda_names.names import (
 )
 from dpkit.runs.cuda_names.tensor_types import TYPES
 from dpkit.sim import torch_sim
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import current_device, device_of, set_device
+from dpkit.sim.devices import current_device, device_of, set_device, simulation
 from dpkit.sim.graphs import is_capturing
-from dpkit.sim.operators import random_numbers
-from dpkit.sim.streams.sending import thread
+from dpkit.sim.operators import default_generator
+from dpkit.sim.streams import thread
 
 NCCL_VERSION = (2, 27, 5)  # that of the wheels of torch 2.9
 
@@ -143,7 +142,7 @@ class DefaultGenerators:
         if not -len(self) <= index < len(self):
             raise IndexError("tuple index out of range")
         device = simulated_number(index % len(self))
-        return random_numbers.default_generator(device)
+        return default_generator(device)
 
 
 class DeviceBlock:

@@ -13,7 +13,7 @@ from typing import Any
 from torch._C._distributed_c10d import Backend
 
 from dpkit.runs.cuda_names.not_modelled import note
-from dpkit.sim.streams.sending import BACKEND, FAKE, thread
+from dpkit.sim.streams import BACKEND, FAKE, thread
 
 #: A backend that PyTorch for GPUs comes without -> what it says of it.
 NOT_BUILT_IN = {

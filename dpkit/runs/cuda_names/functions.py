@@ -17,7 +17,7 @@ from dpkit.runs.cuda_names.names import (
     visible_count,
 )
 from dpkit.sim import torch_sim
-from dpkit.sim.devices.names import device_of
+from dpkit.sim.devices import device_of
 
 # What takes ``device=``, besides NUMBERED in dpkit.sim.devices.names.
 FACTORIES = (

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from dpkit.runs.cuda_names.names import simulated, simulated_number
-from dpkit.sim.tensors.storages import move_storage
+from dpkit.sim.tensors import move_storage
 
 
 def restoring(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import device_count, device_of
-from dpkit.sim.streams.sending import thread
+from dpkit.sim.devices import device_count, device_of, simulation
+from dpkit.sim.streams import thread
 
 # Packages whose code sees simulated devices as such.
 INSIDE = ("torch", "torchvision", "dpkit")

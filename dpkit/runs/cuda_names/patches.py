@@ -28,13 +28,13 @@ from dpkit.runs.cuda_names import (
 )
 from dpkit.runs.cuda_names import not_modelled as noted
 from dpkit.runs.cuda_names.stopwatch import show_simulated_time
-from dpkit.sim.changes.change import Patch, added, replaced, stood_in, wrapped
+from dpkit.sim.changes import Patch, added, replaced, stood_in, wrapped
 from dpkit.sim.devices import names as device_names
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices import simulation
 from dpkit.sim.memory import accounting
+from dpkit.sim.parallel import DATA_PARALLEL
 from dpkit.sim.parallel import choice as parallel_choice
-from dpkit.sim.parallel.patches import DATA_PARALLEL
-from dpkit.sim.streams.streams import SimEvent, SimStream
+from dpkit.sim.streams import SimEvent, SimStream
 
 _BY_KIND = (
     *("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype"),

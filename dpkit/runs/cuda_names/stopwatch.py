@@ -18,11 +18,10 @@ from threading import local
 from typing import Any
 
 from dpkit.sim import places
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.clock.clock import Clock
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import current_device
-from dpkit.sim.streams.sending import thread
+from dpkit.sim.changes import replaced
+from dpkit.sim.clock import Clock
+from dpkit.sim.devices import current_device, simulation
+from dpkit.sim.streams import thread
 
 CLOCKS = ("time", "perf_counter", "monotonic")
 MOST_SLEEP = 0.05  # seconds on the wall

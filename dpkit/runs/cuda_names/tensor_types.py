@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dpkit.runs.cuda_names.names import is_inside
-from dpkit.sim.devices.names import device_of
+from dpkit.sim.devices import device_of
 
 TENSOR_DTYPES = {
     "BFloat16Tensor": torch.bfloat16,

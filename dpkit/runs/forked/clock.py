@@ -11,9 +11,8 @@ from itertools import count
 from typing import Any
 
 from dpkit.runs.forked.requests import Requests
-from dpkit.sim.clock.issuers import DEFAULT
-from dpkit.sim.clock.record import SECOND
-from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.clock import DEFAULT, SECOND
+from dpkit.sim.hardware import Cluster
 
 
 class RemoteMark:

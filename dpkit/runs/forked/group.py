@@ -21,9 +21,9 @@ from dpkit.runs.forked.requests import Requests
 from dpkit.runs.ranks.group import CollectiveCall, SimGroup
 from dpkit.runs.ranks.works import SimWork
 from dpkit.sim.graphs import check_no_message
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.streams.sending import check_rank, thread
-from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.streams import check_rank, thread
+from dpkit.sim.tensors import plain
 
 
 class OpenCall:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from dpkit.processes.locations import stack_lines
+from dpkit.processes import stack_lines
 from dpkit.runs.forked.proxy import Proxy, seconds_used
 from dpkit.runs.ranks.watching import (
     IdleWatch,

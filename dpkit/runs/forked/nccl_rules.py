@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from dpkit.sim.devices import names
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices import names, simulation
 
 NCCL_ALONE = ("nccl", "cuda:nccl")  # what a program asks for
 _OBJECTS = ("_object", "_object_list")  # how names end of what sends objects

@@ -7,7 +7,7 @@ nothing of it. A child of a rank may become any program.
 import os
 from typing import Any
 
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 
 def refuse_other_programs() -> None:

@@ -20,16 +20,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.memory.small_integers import (
+from dpkit.sim.memory import (
     has_no_gaps,
     keep_values,
     lose_values,
     may_keep,
+    tensors_in,
     values_of,
 )
-from dpkit.sim.tensors.behaviour import plain
-from dpkit.sim.tensors.tensor import SimTensor
+from dpkit.sim.tensors import SimTensor, plain
 
 ALIGNMENT = 64  # bytes: a tensor of any dtype may begin at a multiple
 

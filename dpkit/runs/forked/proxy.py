@@ -22,13 +22,9 @@ from dpkit.runs.ranks.store import RankStore
 from dpkit.runs.ranks.watching import AT_WORK
 from dpkit.runs.ranks.works import SimWork
 from dpkit.runs.ranks.world import World
-from dpkit.sim.clock.clock import Clock
-from dpkit.sim.clock.queues import Work
-from dpkit.sim.clock.record import SECOND
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import set_device
-from dpkit.sim.streams.sending import become_rank
-from dpkit.sim.streams.streams import SimEvent
+from dpkit.sim.clock import SECOND, Clock, Work
+from dpkit.sim.devices import set_device, simulation
+from dpkit.sim.streams import SimEvent, become_rank
 from dpkit.units import show_seconds
 
 # A collective, by its name and the ranks of its group (a name alone is not

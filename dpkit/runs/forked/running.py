@@ -30,7 +30,7 @@ import torch
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
-from dpkit.processes.children import flush_output
+from dpkit.processes import flush_output
 from dpkit.runs.forked.clock import RemoteClock
 from dpkit.runs.forked.group import Calls, ForkedGroup
 from dpkit.runs.forked.host_memory import where_memory_ran_out
@@ -55,11 +55,10 @@ from dpkit.runs.ranks.store import RankStore
 from dpkit.runs.ranks.thread_state import ThreadState, import_dtensor
 from dpkit.runs.ranks.watching import IdleError, ProgramLine, limit_of
 from dpkit.runs.ranks.world import World
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.devices.configuration import machine, simulation
-from dpkit.sim.devices.names import set_device
+from dpkit.sim.changes import replaced
+from dpkit.sim.devices import machine, set_device, simulation
 from dpkit.sim.places import LIBRARIES, OWN_FILES
-from dpkit.sim.streams.sending import become_rank
+from dpkit.sim.streams import become_rank
 
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
 _NO_CONNECTION = (

@@ -16,7 +16,7 @@ from functools import wraps
 from types import FrameType
 from typing import Any, NoReturn
 
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 SignalHandler = Callable[[int, FrameType | None], Any]
 

@@ -36,8 +36,8 @@ from dpkit.runs.ranks.pending import Contribution, PendingCollective
 from dpkit.runs.ranks.stand_ins import stand_in
 from dpkit.runs.ranks.works import SimWork
 from dpkit.runs.ranks.world import World
-from dpkit.sim.clock.record import SECOND
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.clock import SECOND
+from dpkit.sim.devices import simulation
 from dpkit.sim.tracing import label
 
 # Where ranks do not divide the elements, chunks differ by an element: 4 bytes

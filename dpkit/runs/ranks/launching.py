@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
-from dpkit.processes.children import ending_children
+from dpkit.processes import ending_children
 from dpkit.runs.ranks.alike import AlikeGroup, AlikeWorld, tell_of_one
 from dpkit.runs.ranks.alike_checks import check_machine
 from dpkit.runs.ranks.group import SimGroup
@@ -23,11 +23,10 @@ from dpkit.runs.ranks.store import RankStore
 from dpkit.runs.ranks.thread_state import Registry, isolate_threads
 from dpkit.runs.ranks.watching import TurnWatch
 from dpkit.runs.ranks.world import World
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import set_device
-from dpkit.sim.memory.garbage import collect_garbage
-from dpkit.sim.streams.sending import BACKEND, become_rank
-from dpkit.sim.streams.sending import thread as rank_thread
+from dpkit.sim.devices import set_device, simulation
+from dpkit.sim.memory import collect_garbage
+from dpkit.sim.streams import BACKEND, become_rank
+from dpkit.sim.streams import thread as rank_thread
 from dpkit.sim.tracing import watching_host
 
 MESSAGES_UP_TO = 8  # ranks, unless an algorithm is chosen

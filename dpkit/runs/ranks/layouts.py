@@ -13,8 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.memory.small_integers import has_no_gaps
+from dpkit.sim.memory import has_no_gaps, tensors_in
 
 
 def check_layouts(tensors: Any) -> None:

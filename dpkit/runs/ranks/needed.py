@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import device_count
+from dpkit.sim.devices import device_count, simulation
 from dpkit.sim.tracing import tracing
 
 # What DTensor draws its shards by, and what of it ranks use.

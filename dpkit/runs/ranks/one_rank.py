@@ -27,8 +27,8 @@ from dpkit.sim.kernels.uncharged import (
     scratch,
     to_overwrite,
 )
-from dpkit.sim.memory.small_integers import has_values
-from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.memory import has_values
+from dpkit.sim.tensors import plain
 
 
 def leave_allreduce(

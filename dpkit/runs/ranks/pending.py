@@ -25,9 +25,9 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dpkit import streams
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.streams.streams import current_stream
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.streams import current_stream
 
 
 class Contribution(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch.distributed import distributed_c10d as c10d
 
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.streams.sending import thread
+from dpkit.sim.changes import replaced
+from dpkit.sim.streams import thread
 
 _REFUSED: list[tuple[Any, str, str]] = [
     (

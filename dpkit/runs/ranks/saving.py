@@ -20,8 +20,8 @@ from torch.distributed.checkpoint import (
 from torch.distributed.fsdp import _debug_utils
 
 from dpkit.runs.ranks.scheduler import Ended
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.streams.sending import kind_of_rank
+from dpkit.sim.changes import replaced
+from dpkit.sim.streams import kind_of_rank
 
 
 class AtOnce(Executor):

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from dpkit.sim.tensors.backward import raise_nothing, raise_outside
+from dpkit.sim.tensors import raise_nothing, raise_outside
 
 
 class Awaited(Protocol):

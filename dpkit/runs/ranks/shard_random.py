@@ -45,7 +45,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import _random
 
-from dpkit.sim.operators.random_numbers import default_generator
+from dpkit.sim.operators import default_generator
 
 _Tracker: Any = _random.OffsetBasedRNGTracker
 

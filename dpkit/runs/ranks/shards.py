@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from torch.distributed.tensor import _random
 
 from dpkit.runs.ranks.shard_random import ShardTracker
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 
 def draw_on_shards(stack: ExitStack) -> None:

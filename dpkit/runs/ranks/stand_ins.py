@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpkit.runs.ranks.pending import Contribution
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices import simulation
 from dpkit.sim.kernels.uncharged import copy_to
 
 

@@ -21,9 +21,9 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.runs.ranks.scheduler import Scheduler, TimeLimit
-from dpkit.sim.clock.record import SECOND
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.streams.sending import thread
+from dpkit.sim.clock import SECOND
+from dpkit.sim.devices import simulation
+from dpkit.sim.streams import thread
 from dpkit.units import show_seconds
 
 # Their annotations differ by version, and say str where bytes will do.

@@ -21,11 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 from dpkit.runs.ranks import context_parallel_state
 from dpkit.runs.ranks.context_parallel_state import ContextParallelState
 from dpkit.runs.ranks.needed import REGISTRY
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.clock.clock import Clock
-from dpkit.sim.devices.configuration import Simulation, machine, simulation
-from dpkit.sim.devices.random_states import RandomStates
-from dpkit.sim.streams import sending
+from dpkit.sim.changes import replaced
+from dpkit.sim.clock import Clock
+from dpkit.sim.devices import RandomStates, Simulation, machine, simulation
+from dpkit.sim.streams import thread
 
 # The hooks that torch calls for every module of the process.
 HOOKS = [name for name in vars(modules) if name.startswith("_global_")]
@@ -41,7 +40,7 @@ class Registry(local):
     pg_config_info = c10d._World.pg_config_info
 
     def __init__(self, caller: int) -> None:  # run in each thread
-        if sending.thread.rank is None and threading.get_ident() != caller:
+        if thread.rank is None and threading.get_ident() != caller:
             raise RuntimeError(
                 "a process group is for the program of its rank, in the "
                 "thread that runs it (asked for by: "

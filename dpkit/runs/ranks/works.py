@@ -24,13 +24,11 @@ from dpkit.runs.cuda_names.not_modelled import note
 from dpkit.runs.ranks.error_words import in_words
 from dpkit.runs.ranks.pending import PendingCollective
 from dpkit.runs.ranks.scheduler import Scheduler
-from dpkit.sim.clock.record import SECOND
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.streams.sending import check_rank
-from dpkit.sim.streams.streams import SimEvent, current_stream
-from dpkit.sim.tensors.backward import in_backward
-from dpkit.sim.tensors.tensor import SimTensor
+from dpkit.sim.clock import SECOND
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.streams import SimEvent, check_rank, current_stream
+from dpkit.sim.tensors import SimTensor, in_backward
 
 _Work: Any = vars(dist)["_Work"]
 PATIENCE = 600.0  # seconds; NCCL's watchdog allows as many by default

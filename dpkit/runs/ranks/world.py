@@ -13,7 +13,7 @@ from dpkit.runs.ranks.error_words import in_words
 from dpkit.runs.ranks.pending import PendingCollective
 from dpkit.runs.ranks.scheduler import Scheduler
 from dpkit.runs.ranks.thread_state import ThreadState
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.devices import simulation
 
 
 def _described(error: BaseException, with_notes: bool) -> str:

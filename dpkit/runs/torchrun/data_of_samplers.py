@@ -8,7 +8,7 @@ from torch.utils.data import Subset
 from torch.utils.data.distributed import DistributedSampler
 
 from dpkit.runs.torchrun.watchers import Watcher
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 
 class DataOfSamplers(Watcher):

@@ -28,10 +28,10 @@ from torch.optim.optimizer import (
 from dpkit.runs.forked.group import ForkedGroup
 from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.operators.operations import is_freed
-from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.changes import replaced
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.operators import is_freed
+from dpkit.sim.tensors import plain
 
 # The direction repeats cosines of n · n modulo a prime, which are not smooth.
 _PERIOD = torch.cos(torch.arange(1013, dtype=torch.float64) ** 2 % 1013)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 _DROPOUTS = (
     *("dropout", "dropout1d", "dropout2d", "dropout3d"),

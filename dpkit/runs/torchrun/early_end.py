@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, NoReturn
 
 from dpkit.runs.forked.running import ForkedRank
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 
 def report_at_once(

@@ -31,8 +31,8 @@ from dpkit.runs.forked.group import ForkedGroup
 from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim import places
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.changes import replaced
+from dpkit.sim.devices import simulation
 
 MOST_WORKERS = 63  # of a loader, whose random numbers are looked at
 MOST_LOADERS = 8  # whose first pass is kept

@@ -19,11 +19,11 @@ from dpkit.runs.forked.running import ForkedRank
 from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim import torch_sim
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.clock.record import Block
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.streams.streams import SimEvent, current_stream
+from dpkit.sim.changes import replaced
+from dpkit.sim.clock import Block
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.streams import SimEvent, current_stream
 from dpkit.sim.tracing import block_of
 
 

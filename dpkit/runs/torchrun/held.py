@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from dpkit.sim import places
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.accounting import Allocation, Memory
+from dpkit.sim.changes import replaced
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import Allocation, Memory
 from dpkit.units import show_memory
 
 LARGE = 1 << 20  # bytes: of what is smaller, the line is not noted

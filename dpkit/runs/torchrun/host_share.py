@@ -17,8 +17,8 @@ Not seen: a GPU that waits for another one, which waits for its own host.
 
 from collections.abc import Iterable
 
-from dpkit.sim.clock.record import Span
-from dpkit.sim.timeline.summary import covered
+from dpkit.sim.clock import Span
+from dpkit.sim.timeline import covered
 from dpkit.units import show_seconds
 
 LEAST_SHARE = 0.05  # of a step, from which on the host is named

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from dpkit.processes.children import finish_program
+from dpkit.processes import finish_program
 from dpkit.runs.cuda_names import not_modelled
 from dpkit.runs.cuda_names.patches import as_cuda
 from dpkit.runs.cuda_names.stopwatch import show_simulated_time
@@ -41,9 +41,8 @@ from dpkit.runs.torchrun.shuffled import ShuffledParts
 from dpkit.runs.torchrun.spawning import Task
 from dpkit.runs.torchrun.watchers import WATCHERS, Watcher
 from dpkit.runs.torchrun.written_files import FilesPutBack
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.devices.names import set_device
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.devices import set_device, simulation
+from dpkit.sim.timeline import Timeline
 from dpkit.sim.tracing import trace
 
 _BACKWARD_BEFORE = (

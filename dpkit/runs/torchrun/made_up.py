@@ -21,11 +21,11 @@ import torch
 from torch.amp import GradScaler
 
 from dpkit.runs.cuda_names.not_modelled import note
-from dpkit.sim.changes.change import replaced, wrapped
-from dpkit.sim.memory.small_integers import has_values, keep_values, values_of
+from dpkit.sim.changes import replaced, wrapped
+from dpkit.sim.memory import has_values, keep_values, values_of
 from dpkit.sim.operators import operations
+from dpkit.sim.tensors import plain
 from dpkit.sim.tensors import tensor as tensors
-from dpkit.sim.tensors.behaviour import plain
 
 MOST_BYTES = 2 << 30  # of memory that is made for what a script reads
 MOST_COPIED = 16 << 20  # bytes; larger copies on the CPU have no values

@@ -15,7 +15,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim import places
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 _ADVICE = (
     "all ranks have to call new_group for each group, also those that are no "

@@ -32,10 +32,10 @@ from dpkit.runs.torchrun.made_up import make_up_values
 from dpkit.runs.torchrun.races import NothingOrders, told
 from dpkit.runs.torchrun.script import Script, run_script
 from dpkit.runs.torchrun.spawning import Task, spawn_ranks
-from dpkit.sim.clock.record import Block
-from dpkit.sim.devices.configuration import machine, simulation
-from dpkit.sim.streams.streams import SimEvent, current_stream
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import Block
+from dpkit.sim.devices import machine, simulation
+from dpkit.sim.streams import SimEvent, current_stream
+from dpkit.sim.timeline import Timeline
 from dpkit.sim.tracing import trace
 
 Ends = list[tuple[SimEvent, list[int]]]

@@ -19,7 +19,7 @@ from dpkit.runs.torchrun.kept import Kept
 from dpkit.runs.torchrun.model_facts import examples_in
 from dpkit.runs.torchrun.same_examples import places_among
 from dpkit.runs.torchrun.watchers import Watcher
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 
 class OwnStatistics(Watcher):

@@ -13,8 +13,8 @@ from dpkit.runs.torchrun.failures import Told
 from dpkit.runs.torchrun.launching import Run
 from dpkit.runs.torchrun.report import FOUND, failed, report
 from dpkit.runs.torchrun.section import Section
-from dpkit.sim.clock.record import SECOND, Span
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import SECOND, Span
+from dpkit.sim.timeline import Timeline
 
 MOST_RANKS = 8  # whose timelines and memory are drawn
 _STYLE = """

@@ -28,9 +28,9 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from dpkit.runs.torchrun.facts import EnoughSteps
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.changes import replaced
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.tensors import plain
 
 MOST_TAPED_BYTES = 4 << 30  # of what the loaders of a rank yield
 

@@ -25,12 +25,10 @@ from dpkit.runs.forked.group import (
 )
 from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.clock.issuers import DEFAULT
-from dpkit.sim.clock.queues import Stream
-from dpkit.sim.clock.record import Race, Row
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.changes import replaced
+from dpkit.sim.clock import DEFAULT, Race, Row, Stream
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import tensors_in
 from dpkit.sim.races import Races
 
 

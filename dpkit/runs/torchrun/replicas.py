@@ -41,10 +41,10 @@ from dpkit.runs.forked.group import ForkedGroup
 from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.parameter_names import ParameterNames
 from dpkit.runs.torchrun.watchers import Watcher
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.accounting import tensors_in
-from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.changes import replaced
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import tensors_in
+from dpkit.sim.tensors import plain
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MOST_LISTED = 3  # times in a step that gradients are listed by their memory

@@ -18,10 +18,8 @@ from dpkit.runs.torchrun.failures import Told, told_once
 from dpkit.runs.torchrun.launching import RankReport, Run
 from dpkit.runs.torchrun.races import NothingOrders
 from dpkit.runs.torchrun.section import Section, count_columns
-from dpkit.sim.clock.record import SECOND, Span
-from dpkit.sim.timeline.memory_chart import history
-from dpkit.sim.timeline.summary import DeviceTimes
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import SECOND, Span
+from dpkit.sim.timeline import DeviceTimes, Timeline, history
 from dpkit.tables import table
 from dpkit.units import show_memory, show_seconds
 

@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 
 from dpkit.runs.torchrun.section import Section, count_columns
-from dpkit.sim.clock.record import Span
-from dpkit.sim.timeline.timeline import Timeline
+from dpkit.sim.clock import Span
+from dpkit.sim.timeline import Timeline
 from dpkit.tables import table
 from dpkit.units import show_seconds
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from dpkit.runs.torchrun.digests import whole
-from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.tensors import plain
 
 Parameters = Mapping[str, torch.Tensor]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from dpkit.processes.children import ending_children, exit_status
+from dpkit.processes import ending_children, exit_status
 from dpkit.runs.ranks.error_words import WordsError
 
 PORT = 29500  # that of torchrun; nobody listens there

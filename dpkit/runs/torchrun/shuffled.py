@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim import places
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 _MOST_KEPT = 100_000  # elements of a list
 

@@ -29,8 +29,8 @@ import torch.multiprocessing as mp
 
 from dpkit.runs.cuda_names.not_modelled import note
 from dpkit.runs.torchrun.script import as_program
-from dpkit.sim.changes.change import replaced
-from dpkit.sim.devices.configuration import simulation
+from dpkit.sim.changes import replaced
+from dpkit.sim.devices import simulation
 
 Task = Callable[[], object]
 RunTasks = Callable[[Sequence[Task]], None]  # one for each rank

@@ -29,12 +29,11 @@ from dpkit.runs.forked.group import ForkedGroup
 from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.local_rank import watched_options
 from dpkit.sim import places
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 from dpkit.sim.devices import names as device_names
-from dpkit.sim.devices.configuration import simulation
-from dpkit.sim.memory.accounting import Memory, tensors_in
-from dpkit.sim.memory.small_integers import values_of
-from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.devices import simulation
+from dpkit.sim.memory import Memory, tensors_in, values_of
+from dpkit.sim.tensors import plain
 
 _MOST_KEPT = 3  # calls of the model that are looked at
 SAME_INPUTS = (

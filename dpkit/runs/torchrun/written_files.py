@@ -31,7 +31,7 @@ import torch
 from torch.optim import Optimizer
 
 from dpkit.runs.torchrun.watchers import Watcher
-from dpkit.sim.changes.change import replaced
+from dpkit.sim.changes import replaced
 
 _NO_FILES = tuple(f"{os.sep}{name}{os.sep}" for name in ("dev", "proc", "sys"))
 _WRITING = os.O_WRONLY | os.O_RDWR

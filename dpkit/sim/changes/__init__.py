@@ -4,3 +4,13 @@
 ``mixed_backends`` -- GPUs and simulated devices in one process, by a change of
 ``call_slot`` -- the pointer by which one library calls another.
 """
+
+from dpkit.sim.changes.change import Patch, added, replaced, stood_in, wrapped
+
+__all__ = [
+    "Patch",
+    "added",
+    "replaced",
+    "stood_in",
+    "wrapped",
+]

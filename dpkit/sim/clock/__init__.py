@@ -7,3 +7,32 @@
 ``paths`` -- the ports and shared paths that a copy occupies;
 ``record`` -- what is written down: spans of time, blocks of memory.
 """
+
+from dpkit.sim.clock.clock import Clock
+from dpkit.sim.clock.issuers import DEFAULT
+from dpkit.sim.clock.queues import Stream, Work
+from dpkit.sim.clock.record import (
+    SECOND,
+    Block,
+    Race,
+    Record,
+    Row,
+    Span,
+    is_host,
+    streams,
+)
+
+__all__ = [
+    "Block",
+    "Clock",
+    "DEFAULT",
+    "Race",
+    "Record",
+    "Row",
+    "SECOND",
+    "Span",
+    "Stream",
+    "Work",
+    "is_host",
+    "streams",
+]

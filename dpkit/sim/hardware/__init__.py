@@ -14,6 +14,14 @@ names, and of the links from fast to slow. A new accelerator or host is a file
 and a name in the same way; of their names the tests have one list.
 """
 
+from dpkit.sim.hardware.causal_attention import block_side, num_scores
+from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware.costs import (
+    achieved_flops_per_second,
+    copy_seconds,
+    operation_seconds,
+)
+from dpkit.sim.hardware.fused_attention import attention_kernel
 from dpkit.sim.hardware.parts import (
     ACCELERATORS,
     AS_FLOAT32,
@@ -26,18 +34,27 @@ from dpkit.sim.hardware.parts import (
     Host,
     Link,
 )
-from dpkit.sim.hardware.presets import find
+from dpkit.sim.hardware.presets import find, save
 
 __all__ = [
     "ACCELERATORS",
     "AS_FLOAT32",
     "ATTENTION_KINDS",
+    "Accelerator",
+    "Cluster",
     "DTYPES",
     "HALVES",
     "HOSTS",
-    "LINKS",
-    "Accelerator",
     "Host",
+    "LINKS",
     "Link",
+    "achieved_flops_per_second",
+    "attention_kernel",
+    "block_side",
+    "cluster",
+    "copy_seconds",
     "find",
+    "num_scores",
+    "operation_seconds",
+    "save",
 ]

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from dpkit.sim.hardware import (
+from dpkit.sim.hardware.parts import (
     ACCELERATORS,
     HOSTS,
     LINKS,
     Accelerator,
     Host,
     Link,
-    find,
 )
+from dpkit.sim.hardware.presets import find
 from dpkit.units import check_count, check_known, check_number
 
 

@@ -13,7 +13,7 @@ full rate. So n / rate is (n + half) / full. With half = 4::
     rate     1/5   1/2    3/4   99/100   of the full rate
 """
 
-from dpkit.sim.hardware import (
+from dpkit.sim.hardware.parts import (
     AS_FLOAT32,
     ATTENTION_KINDS,
     HALVES,

@@ -4,3 +4,27 @@
 ``garbage`` -- frees what nobody can use, before memory is judged;
 ``small_integers`` -- the values that a machine without values keeps.
 """
+
+from dpkit.sim.memory.accounting import Allocation, Memory, tensors_in
+from dpkit.sim.memory.garbage import collect_garbage
+from dpkit.sim.memory.small_integers import (
+    has_no_gaps,
+    has_values,
+    keep_values,
+    lose_values,
+    may_keep,
+    values_of,
+)
+
+__all__ = [
+    "Allocation",
+    "Memory",
+    "collect_garbage",
+    "has_no_gaps",
+    "has_values",
+    "keep_values",
+    "lose_values",
+    "may_keep",
+    "tensors_in",
+    "values_of",
+]

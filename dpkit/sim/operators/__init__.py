@@ -12,3 +12,12 @@ become seconds in ``charge`` (``dpkit.sim.tensors.charge``).
 ``uncharged`` -- products that are not charged, which warn;
 ``refusals`` -- what is refused, in words that say what to use instead.
 """
+
+from dpkit.sim.operators.operations import check_machine_of, is_freed
+from dpkit.sim.operators.random_numbers import default_generator
+
+__all__ = [
+    "check_machine_of",
+    "default_generator",
+    "is_freed",
+]

@@ -16,3 +16,9 @@ too, and ``patches`` has all that is changed, in one table.
 PyTorch broadcasts by NCCL where it can. These are the copies it makes where it
 cannot, one after another from device 0.
 """
+
+from dpkit.sim.parallel.patches import DATA_PARALLEL
+
+__all__ = [
+    "DATA_PARALLEL",
+]

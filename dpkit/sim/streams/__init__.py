@@ -4,3 +4,25 @@
 ``generic`` -- ``torch.Stream`` and ``torch.Event`` on these devices;
 ``sending`` -- how ``torch.distributed`` sends.
 """
+
+from dpkit.sim.streams.sending import (
+    BACKEND,
+    FAKE,
+    become_rank,
+    check_rank,
+    kind_of_rank,
+    thread,
+)
+from dpkit.sim.streams.streams import SimEvent, SimStream, current_stream
+
+__all__ = [
+    "BACKEND",
+    "FAKE",
+    "SimEvent",
+    "SimStream",
+    "become_rank",
+    "check_rank",
+    "current_stream",
+    "kind_of_rank",
+    "thread",
+]

@@ -8,3 +8,23 @@
 ``storages``, ``modules``, ``initialization`` -- what torch does with such
     tensors elsewhere.
 """
+
+from dpkit.sim.tensors.backward import (
+    in_backward,
+    raise_nothing,
+    raise_outside,
+)
+from dpkit.sim.tensors.behaviour import plain
+from dpkit.sim.tensors.storages import move_storage
+from dpkit.sim.tensors.tensor import SimTensor
+from dpkit.sim.tensors.used_parameters import on_device
+
+__all__ = [
+    "SimTensor",
+    "in_backward",
+    "move_storage",
+    "on_device",
+    "plain",
+    "raise_nothing",
+    "raise_outside",
+]

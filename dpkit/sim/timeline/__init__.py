@@ -8,3 +8,18 @@
 ``chrome`` -- files for Perfetto, written and read;
 ``kineto`` -- files of torch.profiler, read.
 """
+
+from dpkit.sim.timeline.bars import Bar
+from dpkit.sim.timeline.gantt import draw_timeline
+from dpkit.sim.timeline.memory_chart import history
+from dpkit.sim.timeline.summary import DeviceTimes, covered
+from dpkit.sim.timeline.timeline import Timeline
+
+__all__ = [
+    "Bar",
+    "DeviceTimes",
+    "Timeline",
+    "covered",
+    "draw_timeline",
+    "history",
+]

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from dpbook.limits.gpu_steps import CASES, batch, precision
-from dpkit.calibration.predictions import CASES as SMALL
+from dpkit.calibration import CASES as SMALL
 
 PARTS = ("zero_grad", "forward", "loss", "backward", "update", "wait")
 WARM_UP, TIMED, PROFILED = 5, 10, 3

@@ -18,9 +18,13 @@ from statistics import geometric_mean
 from typing import Any
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.sim.hardware import ACCELERATORS, Accelerator
-from dpkit.sim.hardware.causal_attention import block_side, num_scores
-from dpkit.sim.hardware.costs import operation_seconds
+from dpkit.sim.hardware import (
+    ACCELERATORS,
+    Accelerator,
+    block_side,
+    num_scores,
+    operation_seconds,
+)
 
 # How many products a direction has.
 PRODUCTS = {"forward": 2, "backward": 5}

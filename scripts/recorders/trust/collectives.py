@@ -12,7 +12,7 @@ from dpbook.limits.comparisons import Comparison
 from dpkit.plans.alpha_beta import fit
 from dpkit.plans.bounds import seconds_at
 from dpkit.plans.costs import Chain, ring_chain
-from dpkit.sim.hardware.clusters import cluster
+from dpkit.sim.hardware import cluster
 from recorders.trust.library_fit import (
     FITTED,
     allreduce_seconds,

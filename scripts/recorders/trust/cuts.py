@@ -21,7 +21,7 @@ from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Network, Planned
 from dpbook.planner.zero_messages import BY_TENSOR
-from dpkit.sim.hardware.clusters import Cluster
+from dpkit.sim.hardware import Cluster
 from recorders.trust.decisions import by, neighbours
 
 WORDS = 51_200

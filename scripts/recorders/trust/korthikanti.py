@@ -27,13 +27,15 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.plans.library import library_seconds
-from dpkit.schedules.actions import Action
-from dpkit.schedules.named import by_name
-from dpkit.schedules.replay import times
-from dpkit.sim.hardware import LINKS
-from dpkit.sim.hardware.clusters import Cluster, cluster
-from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
+from dpkit.plans import library_seconds
+from dpkit.schedules import Action, by_name, times
+from dpkit.sim.hardware import (
+    LINKS,
+    Cluster,
+    cluster,
+    copy_seconds,
+    operation_seconds,
+)
 from recorders.trust.transformer import ON, layer_seconds
 from recorders.trust.transformer_ends import (
     WORDS,

@@ -9,15 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpkit.least_squares import fit_two
-from dpkit.plans.library import (
-    BASE_SECONDS,
-    PROTOCOLS,
-    Route,
-    library_seconds,
-    passes_a_port,
-)
-from dpkit.sim.hardware import LINKS
-from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.plans import library_seconds
+from dpkit.plans.library import BASE_SECONDS, PROTOCOLS, Route, passes_a_port
+from dpkit.sim.hardware import LINKS, Cluster, cluster
 
 PASSES = 10  # by then each size has its way
 FITTED = ("a100-nvlink", "v100-nvlink")

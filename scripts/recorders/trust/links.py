@@ -8,12 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpbook.limits.comparisons import Comparison
-from dpkit.plans.alpha_beta import FREE_HOST
-from dpkit.plans.replay import replay_plan
-from dpkit.plans.rings import ring
-from dpkit.sim.clock.clock import Clock
-from dpkit.sim.hardware.clusters import Cluster, cluster
-from dpkit.sim.hardware.costs import copy_seconds
+from dpkit.plans import FREE_HOST, replay_plan, ring
+from dpkit.sim.clock import Clock
+from dpkit.sim.hardware import Cluster, cluster, copy_seconds
 
 COPIED = 10**8  # bytes of a copy that is large
 FITTED = (8, 2**26, 2**27)  # bytes that pcie3-p2p was fitted to

@@ -23,7 +23,7 @@ from dpbook.planner.case import Case
 from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
 from dpbook.planner.work import SUSTAINED
-from dpkit.sim.hardware.clusters import Cluster, cluster
+from dpkit.sim.hardware import Cluster, cluster
 from recorders.trust import cuts, expert_plans
 from recorders.trust.decisions import by, neighbours
 
