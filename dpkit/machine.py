@@ -16,6 +16,8 @@ import torch
 from dpkit import sim
 from dpkit.accelerator import real_devices
 from dpkit.arguments import Devices, device_list
+from dpkit.sim.changes import why_apart
+from dpkit.sim.devices import hold_on_gpu
 from dpkit.units import check_count, show_seconds
 
 DEVICE_KINDS = ("cuda", "sim", "gpu", "cpu")
@@ -55,7 +57,7 @@ def devices(
     if kind is None:
         kind = "cuda" if len(gpus) >= least and not _apart(gpus) else "sim"
         if kind == "sim" and gpus:
-            sim.hold_on_gpu()
+            hold_on_gpu()
     found = gpus if kind == "cuda" else _simulated_devices()
     if len(found) < least:
         advice = 'kind="sim" gives simulated ones'
@@ -94,7 +96,7 @@ def _apart(gpus: list[torch.device]) -> bool:
     ones. If a process can have one kind alone, that has to be the kind of
     which there are always enough.
     """
-    reason = sim.why_apart()
+    reason = why_apart()
     if reason:
         warnings.warn(
             "simulated devices take the place of GPUs, because a process "

@@ -119,7 +119,8 @@ def predictions(
 ) -> list[Prediction]:
     """Measure training steps on a device, and simulate the same on presets.
 
-    All are measured before the first is simulated: see ``sim.why_apart``.
+    All are measured before the first is simulated: see ``why_apart`` in
+    ``sim/changes``.
 
     Args:
         accelerator: The device's preset.

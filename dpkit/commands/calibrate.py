@@ -22,6 +22,7 @@ from dpkit.calibration import (
 from dpkit.calibration.calibrate import calibrate
 from dpkit.calibration.predictions import predictions
 from dpkit.commands.parser import PROGRAM, Commands, refuse, refuse_output
+from dpkit.sim.changes import why_apart
 from dpkit.sim.hardware import save
 
 # In the median of the steps; on a machine without other work it was 1.2.
@@ -124,7 +125,7 @@ def _check_simulation(device: torch.device) -> None:
     there are simulated devices: then it shows later whether they fit.
     """
     try:
-        if device.type == "cpu" or not sim.why_apart():
+        if device.type == "cpu" or not why_apart():
             sim.register()
         for case in CASES:
             case.make()

@@ -35,10 +35,8 @@ from typing import TYPE_CHECKING, Any
 from dpkit.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from dpkit.sim.changes.mixed_backends import why_apart
     from dpkit.sim.devices.configuration import (
         configure,
-        hold_on_gpu,
         machine,
     )
     from dpkit.sim.hardware import (
@@ -65,7 +63,6 @@ __all__ = [
     "Timeline",
     "as_cuda",
     "configure",
-    "hold_on_gpu",
     "label",
     "launch",
     "machine",
@@ -76,7 +73,6 @@ __all__ = [
     "current_machine",
     "register",
     "trace",
-    "why_apart",
 ]
 
 TRIED = ((2, 11), (2, 13), (2, 15))  # all tests of dpkit.sim were run on these
@@ -91,7 +87,6 @@ _DEFINED_IN = {
     "Link": "dpkit.sim.hardware",
     "Timeline": "dpkit.sim.timeline.timeline",
     "configure": "dpkit.sim.devices.configuration",
-    "hold_on_gpu": "dpkit.sim.devices.configuration",
     "label": "dpkit.sim.tracing",
     "machine": "dpkit.sim.devices.configuration",
     "meet": "dpkit.sim.tracing",
@@ -100,7 +95,6 @@ _DEFINED_IN = {
     "overlapped": "dpkit.sim.streams.streams",
     "current_machine": "dpkit.sim.tracing",
     "trace": "dpkit.sim.tracing",
-    "why_apart": "dpkit.sim.changes.mixed_backends",
 }
 # Two names of users that stand above: what needs ranks and whole programs.
 _DEFINED_ABOVE = {"as_cuda": "dpkit.runs", "launch": "dpkit.runs"}

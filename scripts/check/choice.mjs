@@ -48,6 +48,13 @@ export function differing(root, commit) {
   }
 }
 
+/** The page of reference that describes a module of the library. */
+function reference(module) {
+  if (module.startsWith("dpkit/sim/")) return "book/api-simulated.html";
+  if (module.startsWith("dpkit/runs/")) return "book/api-runs.html";
+  return "book/api.html";
+}
+
 /** The pages that are made of a file, apart from what they run. */
 export function madeOf(file) {
   const [, text] = /^book\/([\w-]+)\.(?:ipynb|md)$/.exec(file) ?? [];
@@ -56,7 +63,7 @@ export function madeOf(file) {
   return [
     ...text ? [`book/${text}.html`, "search.html"] : [],
     ...room ? [`book/${room.replaceAll("_", "-")}.html`] : [],
-    ...module ? [`_modules/${module}.html`, "book/api.html"] : [],
+    ...module ? [`_modules/${module}.html`, reference(module)] : [],
   ];
 }
 

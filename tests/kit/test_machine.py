@@ -26,7 +26,7 @@ def test_gpus_come_first(pretend_gpus):
 
 def test_sim_held_on_a_gpu_where_gpus_are_too_few(monkeypatch, pretend_gpus):
     held = []
-    monkeypatch.setattr(dpkit.sim, "hold_on_gpu", lambda: held.append(1))
+    monkeypatch.setattr(dpkit.machine, "hold_on_gpu", lambda: held.append(1))
     assert names(dpkit.devices(2)) == ["sim:0", "sim:1"]
     assert held == []
     pretend_gpus(1)
@@ -68,7 +68,7 @@ def test_environment_decides(monkeypatch, pretend_gpus):
 
 def test_a_gpu_is_a_real_or_a_simulated_one(monkeypatch, pretend_gpus):
     pretend_gpus(2)
-    monkeypatch.setattr(dpkit.sim, "hold_on_gpu", lambda: None)
+    monkeypatch.setattr(dpkit.machine, "hold_on_gpu", lambda: None)
     assert names(dpkit.devices(2, "gpu")) == ["cuda:0", "cuda:1"]
     assert names(dpkit.devices(3, "gpu")) == ["sim:0", "sim:1", "sim:2"]
     for environment, name in ("sim", "sim:0"), ("cpu", "sim:0"):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import dpkit
-from dpkit.sim.devices import configuration
+from dpkit.sim.devices import configuration, hold_on_gpu
 from dpkit.sim.devices.configuration import DEFAULTS, simulation
 from dpkit.sim.hardware import ACCELERATORS, LINKS
 from dpkit.sim.hardware.costs import copy_seconds
@@ -262,7 +262,7 @@ def one_gpu(monkeypatch):
 
 def test_numbers_lie_on_the_gpu_also_on_hardware_that_was_chosen(one_gpu):
     dpkit.sim.configure(accelerator="a100", num_devices=3)
-    dpkit.sim.hold_on_gpu()
+    hold_on_gpu()
     assert simulation.backing == one_gpu
     assert simulation.settings["accelerator"] == "a100"
     assert simulation.settings["num_devices"] == 3
@@ -274,13 +274,13 @@ def test_numbers_lie_on_the_gpu_also_on_hardware_that_was_chosen(one_gpu):
 
 def test_numbers_lie_where_they_were_put(one_gpu):
     dpkit.sim.configure(backing="cpu")
-    dpkit.sim.hold_on_gpu()
+    hold_on_gpu()
     assert simulation.backing == torch.device("cpu")
 
 
 def test_numbers_that_are_there_stay_where_they_are(one_gpu):
     x = torch.ones(3, device="sim:1")
-    dpkit.sim.hold_on_gpu()
+    hold_on_gpu()
     assert simulation.backing == torch.device("cpu")
     assert (x + x).tolist() == [2, 2, 2]
 
@@ -288,10 +288,10 @@ def test_numbers_that_are_there_stay_where_they_are(one_gpu):
 def test_the_gpu_holds_no_numbers_for_a_block_alone(one_gpu):
     """What the block leaves could not be used with what comes later."""
     with dpkit.sim.machine(accelerator="a100"):
-        dpkit.sim.hold_on_gpu()
+        hold_on_gpu()
         assert simulation.backing == torch.device("cpu")
     with dpkit.sim.trace():
-        dpkit.sim.hold_on_gpu()  # refuses nothing
+        hold_on_gpu()  # refuses nothing
     assert simulation.backing == torch.device("cpu")
-    dpkit.sim.hold_on_gpu()
+    hold_on_gpu()
     assert simulation.backing == one_gpu

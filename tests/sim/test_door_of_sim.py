@@ -7,13 +7,9 @@ import pytest
 import dpkit
 
 CONSTANTS = {"ACCELERATORS", "HOSTS", "LINKS"}
-# Asked by dpkit alone: whether the numbers lie on a GPU.
-ONLY_ON_GPUS = {"hold_on_gpu"}
 # What they do is shown where they are made: by a cluster, by a trace.
 MADE_BY_OTHERS = {"Cluster", "Timeline", "Host"}
-SHOWN = sorted(
-    {*dpkit.sim.__all__} - CONSTANTS - ONLY_ON_GPUS - MADE_BY_OTHERS
-)
+SHOWN = sorted({*dpkit.sim.__all__} - CONSTANTS - MADE_BY_OTHERS)
 
 # The rooms that simulated devices and ranks stand on.
 UNDER = {
@@ -21,6 +17,7 @@ UNDER = {
     "arguments",
     "collectives",
     "lazy",
+    "least_squares",  # of the plans
     "library",
     "machine",
     "plan_runner",

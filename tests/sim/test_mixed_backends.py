@@ -217,7 +217,7 @@ def test_simulated_devices_take_the_place_of_gpus(apart, monkeypatch):
     gpus = [torch.device("cuda", i) for i in range(2)]
     monkeypatch.setattr("dpkit.machine.real_devices", lambda: gpus)
     held = []
-    monkeypatch.setattr(dpkit.sim, "hold_on_gpu", lambda: held.append(1))
+    monkeypatch.setattr(dpkit.machine, "hold_on_gpu", lambda: held.append(1))
     monkeypatch.delenv("DPKIT_DEVICES", raising=False)
     with pytest.warns(UserWarning, match=r"\(GPUs: 2, reason: planted\)"):
         found = dpkit.devices(2)

@@ -6,11 +6,13 @@
 """
 
 from dpkit.sim.changes.change import Patch, added, replaced, stood_in, wrapped
+from dpkit.sim.changes.mixed_backends import why_apart
 
 __all__ = [
     "Patch",
     "added",
     "replaced",
     "stood_in",
+    "why_apart",
     "wrapped",
 ]

@@ -121,7 +121,7 @@ def why_apart() -> str:
     "" means that it can.
 
     Example:
-        >>> dpkit.sim.why_apart()
+        >>> dpkit.sim.changes.why_apart()
         ''
     """
     found = _choice()

@@ -8,6 +8,7 @@
 from dpkit.sim.devices.configuration import (
     DEVICES_OF_TORCH,
     Simulation,
+    hold_on_gpu,
     machine,
     simulation,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "current_device",
     "device_count",
     "device_of",
+    "hold_on_gpu",
     "machine",
     "set_device",
     "simulation",

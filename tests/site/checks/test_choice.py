@@ -16,6 +16,7 @@ PAGES = {f"book/{name}.html": text for name, text in CHAPTERS.items()}
 PAGES |= dict.fromkeys(
     [
         *("404.html", "book/about.html", "book/api.html", PRINTED),
+        *("book/api-simulated.html", "book/api-runs.html"),
         *("search.html", *SOURCES),
     ],
     "",
@@ -92,6 +93,8 @@ def test_three_seeds_in_a_row_open_all_pages_but_the_printed_one_once(choose):
         ("book/dpbook/batch_norm/runs.py", ["book/batch-norm.html"]),
         ("dpkit/c.py", ["_modules/dpkit/c.html", "book/api.html"]),
         ("dpkit/h/__init__.py", ["_modules/dpkit/h.html", "book/api.html"]),
+        ("dpkit/sim/c.py", ["book/api-simulated.html"]),
+        ("dpkit/runs/d/e.py", ["book/api-runs.html"]),
         (
             "book/dpbook/explore/step.py",
             ["book/batch-norm.html", "book/memory.html"],
