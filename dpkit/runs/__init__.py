@@ -6,8 +6,8 @@ backend "sim";
 ``forked/`` -- ranks as processes that are forked from this one, with one
 simulated clock;
 ``cuda_names/`` -- ``dpkit.sim.as_cuda``: ``cuda`` means the simulated devices;
-``torchrun/`` -- a script, unchanged, with a report of what it did, and the
-comparison of several ranks with one;
+``torchrun/`` -- a script, unchanged, with a report of what it did;
+``check/`` -- several ranks of a script, compared with one;
 ``commands/`` -- ``python -m dpkit run``, ``torchrun`` and ``check``.
 
 A program that launches ranks asks for :func:`launch`, and one whose code says

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpkit.runs.torchrun.model_facts import ModelFacts
+from dpkit.runs.check.model_facts import ModelFacts
 from tests.runs.test_check_script import check
 
 # Ranks and one rank take their rows of the same data.

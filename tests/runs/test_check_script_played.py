@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dpkit.runs.torchrun.played import UnlikeBatchesError, put_together
+from dpkit.runs.check.played import UnlikeBatchesError, put_together
 from tests.runs.test_check_script import check
 
 # As in a tutorial: the text has the batch of a rank, and dropout, batch

@@ -5,9 +5,9 @@ import sys
 import pytest
 import torch
 
-from dpkit.runs.torchrun.checking import _as_far_as_same
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.same_examples import places_among
+from dpkit.runs.check.checking import _as_far_as_same
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.same_examples import places_among
 from tests.runs.running_scripts import looked_for, section, torchrun
 from tests.runs.test_check_script import check
 

@@ -51,7 +51,7 @@ def add_check(commands: Commands) -> None:
 def check_script(options: argparse.Namespace, command: str) -> None:
     """Run a script on several ranks and on one; print what differs."""
     # Here, not above: they import PyTorch's engines, which takes a while.
-    from dpkit.runs.torchrun.checking import compare_ranks
+    from dpkit.runs.check.checking import compare_ranks
     from dpkit.runs.torchrun.script import Script
 
     if options.ranks < 2:

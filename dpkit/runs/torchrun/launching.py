@@ -6,7 +6,7 @@ Each rank runs the script, as by torchrun.
 import atexit
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,26 +21,16 @@ from dpkit.runs.ranks.error_words import in_words
 from dpkit.runs.torchrun.early_end import report_at_once
 from dpkit.runs.torchrun.examples import OF_EXAMPLES
 from dpkit.runs.torchrun.facts import EnoughSteps, RankCounter, RankFacts
-from dpkit.runs.torchrun.failures import Failure, failure_of, print_error
+from dpkit.runs.torchrun.failures import Failure, failure_of
 from dpkit.runs.torchrun.held import HeldMemory
-from dpkit.runs.torchrun.kept import Keeping, Kept
 from dpkit.runs.torchrun.made_up import make_up_values
 from dpkit.runs.torchrun.new_groups import NewGroups
-from dpkit.runs.torchrun.own_statistics import OwnStatistics
-from dpkit.runs.torchrun.played import (
-    Tape,
-    path_of_tape,
-    play_loaders,
-    record_loaders,
-)
 from dpkit.runs.torchrun.races import NothingOrders
 from dpkit.runs.torchrun.replicas import Replicas
-from dpkit.runs.torchrun.same_parameters import ParametersOfSteps
 from dpkit.runs.torchrun.script import RankPlace, Script, run_script
 from dpkit.runs.torchrun.shuffled import ShuffledParts
 from dpkit.runs.torchrun.spawning import Task
 from dpkit.runs.torchrun.watchers import WATCHERS, Watcher
-from dpkit.runs.torchrun.written_files import FilesPutBack
 from dpkit.sim.devices import set_device, simulation
 from dpkit.sim.timeline import Timeline
 from dpkit.sim.tracing import trace
@@ -116,7 +106,7 @@ def run_on_ranks(script: Script, settings: Settings) -> Run:
         done = Run(timeline)
         try:
             with as_cuda(real_time=True):
-                do_tasks(done, _tasks_of_torchrun(script, settings), settings)
+                do_tasks(done, tasks_of_torchrun(script, settings), settings)
         except RankError as failure:
             done.failure = failure
             done.ranks = [one.value for one in failure.outcomes]
@@ -138,7 +128,7 @@ def do_tasks(done: Run, tasks: Sequence[Task], settings: Settings) -> None:
     )
 
 
-def _tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
+def tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
     """Return what each rank does: it runs the script."""
     size = settings.nodes * settings.ranks_per_node
 
@@ -163,7 +153,7 @@ def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
         watchers.append(NothingOrders(here.rank))
     counting = RankCounter(here, settings.steps, watchers)
     with ExitStack() as stack:
-        report_at_once(stack, here, lambda: _report(counting, watchers))
+        report_at_once(stack, here, lambda: report_of_rank(counting, watchers))
         if not settings.has_real_time:
             show_simulated_time(stack)
         if simulation.backing.type == "meta":
@@ -171,17 +161,17 @@ def _run_rank(task: Task, settings: Settings, here: ForkedRank) -> RankReport:
         counting.begin(stack)
         HeldMemory().begin(stack)
         try:
-            _do(task)
+            do_in_rank(task)
         except BaseException as error:
-            left = _report(counting, watchers, are_timed=False)
+            left = report_of_rank(counting, watchers, are_timed=False)
             if isinstance(error, Exception):
                 left = left._replace(failure=failure_of(error))
             here.left.append(left)
             raise
-        return _report(counting, watchers)
+        return report_of_rank(counting, watchers)
 
 
-def _report(
+def report_of_rank(
     counting: RankCounter, watchers: Sequence[Watcher], are_timed: bool = True
 ) -> RankReport:
     """Return what a rank reports in its end.
@@ -209,7 +199,7 @@ def _report(
     )
 
 
-def _do(task: Task) -> None:
+def do_in_rank(task: Task) -> None:
     """Do the task of a rank, to its ``atexit``.
 
     Threads that it has started are waited for first, except those of a rank
@@ -229,104 +219,3 @@ def _do(task: Task) -> None:
         raise
     else:
         finish_program()
-
-
-def _do_or_print(task: Task) -> None:
-    """Do the task of a rank; print the error that ends it."""
-    try:
-        _do(task)
-    except Exception as error:
-        print_error(error)
-        raise
-
-
-def kept_of_ranks(
-    script: Script,
-    ranks: int,
-    steps: int,
-    files: FilesPutBack,
-    *,
-    prints: bool = True,
-) -> tuple[list[Kept], dict[int, RankReport]]:
-    """Return what ranks keep of their steps, and what watchers have found.
-
-    Args:
-        script: What they run.
-        ranks: How many there are.
-        steps: After how many they end.
-        files: Puts back what they write. Its folder gets what one rank is
-            given: the batches of each rank, and the parameters after each
-            step.
-        prints: Whether it is shown what they print.
-
-    Raises:
-        RankError: a rank has failed, or none could go on.
-    """
-    tasks = _tasks_of_torchrun(script, Settings(ranks_per_node=ranks))
-
-    def run_rank(here: ForkedRank) -> tuple[Kept, RankReport]:
-        parameters = ParametersOfSteps(files.folder, here.rank)
-        keeping = Keeping(here.rank, parameters.write)
-        kinds = *WATCHERS, *OF_EXAMPLES, ShuffledParts, NewGroups
-        watchers = [make(here.rank) for make in kinds]
-        watchers.append(files.watcher(here.rank))
-        counting = RankCounter(here, steps, [*keeping.watchers, *watchers])
-        with ExitStack() as stack:
-            counting.begin(stack)
-            tape = record_loaders(stack)
-            if not prints:
-                nowhere = stack.enter_context(open(os.devnull, "w"))
-                stack.enter_context(redirect_stdout(nowhere))
-            (_do_or_print if prints else _do)(tasks[here.rank])
-            tape.write(path_of_tape(files.folder, here.rank))
-            return keeping.kept(), _report(counting, watchers)
-
-    with files, as_cuda(real_time=True):
-        found = run_forked(run_rank, ranks)
-    return [kept for kept, _ in found], dict(
-        enumerate(report for _, report in found)
-    )
-
-
-def kept_of_one(
-    script: Script,
-    steps: int,
-    several: Sequence[Kept],
-    files: FilesPutBack,
-    tape: Tape | None,
-    prints: bool,
-) -> Kept:
-    """Return what one rank keeps of its steps.
-
-    Args:
-        script: What it runs.
-        steps: After how many it ends.
-        several: What ranks have kept, whose examples it may have.
-        files: Puts back what it writes. Its folder has the parameters of the
-            ranks after each step.
-        tape: What its loaders yield; None: what they do.
-        prints: Whether the error that ends it is printed.
-
-    Raises:
-        RankError: it has failed, or could not go on.
-    """
-    (task,) = _tasks_of_torchrun(script, Settings())
-
-    def run_rank(here: ForkedRank) -> Kept:
-        parameters = ParametersOfSteps(files.folder, here.rank)
-        keeping = Keeping(here.rank, parameters.take)
-        watchers = [
-            *(*keeping.watchers, OwnStatistics(several)),
-            files.watcher(here.rank),
-        ]
-        with ExitStack() as stack:
-            RankCounter(here, steps, watchers).begin(stack)
-            if tape is not None:
-                play_loaders(stack, tape)
-            (_do_or_print if prints else _do)(task)
-            return keeping.kept()
-
-    with files, as_cuda(real_time=True):
-        (found,) = run_forked(run_rank, 1)
-    kept: Kept = found
-    return kept

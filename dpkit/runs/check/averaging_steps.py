@@ -15,10 +15,10 @@ have not averaged may take steps too small to be seen otherwise.
 import math
 from collections.abc import Sequence
 
-from dpkit.runs.torchrun.causes import are_own
-from dpkit.runs.torchrun.digests import Digest, StepDigests
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.nearness import differing
+from dpkit.runs.check.causes import are_own
+from dpkit.runs.check.digests import Digest, StepDigests
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.nearness import differing
 
 
 def with_means(several: Sequence[Kept]) -> list[Kept]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from dpkit.runs.torchrun.digests import whole
+from dpkit.runs.check.digests import whole
 from dpkit.sim.tensors import plain
 
 Parameters = Mapping[str, torch.Tensor]

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import torch
 
-from dpkit.runs.torchrun.data_of_samplers import DataOfSamplers
-from dpkit.runs.torchrun.digests import Digest, Digests, StepDigests
-from dpkit.runs.torchrun.model_facts import ModelFacts, StepFacts
+from dpkit.runs.check.data_of_samplers import DataOfSamplers
+from dpkit.runs.check.digests import Digest, Digests, StepDigests
+from dpkit.runs.check.model_facts import ModelFacts, StepFacts
 from dpkit.runs.torchrun.watchers import Watcher
 
 

@@ -17,9 +17,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from dpkit.runs.torchrun.digests import Digest, StepDigests
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.nearness import Tolerance, longest, near_numbers
+from dpkit.runs.check.digests import Digest, StepDigests
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.nearness import Tolerance, longest, near_numbers
 
 Look = Callable[[int], list[str]]  # at a step: lines, or none
 Found = TypeVar("Found")

@@ -12,10 +12,10 @@ parts and their gradients differ from rank to rank::
 
 from collections.abc import Sequence
 
-from dpkit.runs.torchrun.causes import are_own
-from dpkit.runs.torchrun.digests import Digest, StepDigests
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.nearness import SAME_WITHIN, Tolerance, differing
+from dpkit.runs.check.causes import are_own
+from dpkit.runs.check.digests import Digest, StepDigests
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.nearness import SAME_WITHIN, Tolerance, differing
 
 
 def without_parts(several: Sequence[Kept]) -> list[Kept]:

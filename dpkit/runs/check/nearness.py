@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 
-from dpkit.runs.torchrun.digests import Digest
+from dpkit.runs.check.digests import Digest
 
 SAME_WITHIN = 1e-4  # relative: sums are taken in another order
 _EXACT = torch.finfo(torch.float32).eps

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from dpkit.runs.torchrun import causes
-from dpkit.runs.torchrun.comparison import (
+from dpkit.runs.check import causes
+from dpkit.runs.check.comparison import (
     Look,
     first_lines,
     nothing_compared,
@@ -12,9 +12,9 @@ from dpkit.runs.torchrun.comparison import (
     other_moves,
     other_rates,
 )
-from dpkit.runs.torchrun.digests import Digest
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.nearness import (
+from dpkit.runs.check.digests import Digest
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.nearness import (
     SAME_WITHIN,
     Tolerance,
     common_factor,

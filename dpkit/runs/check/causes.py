@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from math import isclose
 from typing import Any
 
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.nearness import SAME_WITHIN, near_numbers, weights_of
-from dpkit.runs.torchrun.same_examples import unseen
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.nearness import SAME_WITHIN, near_numbers, weights_of
+from dpkit.runs.check.same_examples import unseen
 
 SAME_FACTOR = 1e-3
 _WEIGHTS = 0.01  # how far apart weights may be that are equal

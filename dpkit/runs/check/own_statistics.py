@@ -15,9 +15,9 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.model_facts import examples_in
-from dpkit.runs.torchrun.same_examples import places_among
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.model_facts import examples_in
+from dpkit.runs.check.same_examples import places_among
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
 

@@ -22,16 +22,16 @@ from torch.nn.modules.module import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
-from dpkit.runs.forked.group import ForkedGroup
-from dpkit.runs.ranks.group import CollectiveCall
-from dpkit.runs.torchrun.digests import (
+from dpkit.runs.check.digests import (
     Digest,
     components,
     digest,
     direction,
     finite,
 )
-from dpkit.runs.torchrun.dropout import RandomNumbers
+from dpkit.runs.check.dropout import RandomNumbers
+from dpkit.runs.forked.group import ForkedGroup
+from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.parameter_names import (
     ParameterNames,
     without_wrappers,

@@ -15,38 +15,38 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from dpkit import sim
-from dpkit.runs.forked.running import RankError
-from dpkit.runs.torchrun.among_ranks import (
+from dpkit.runs.check.among_ranks import (
     compare_among,
     compare_data,
     ranks_agree,
 )
-from dpkit.runs.torchrun.averaging_steps import with_means, with_own
-from dpkit.runs.torchrun.comparison import (
+from dpkit.runs.check.averaging_steps import with_means, with_own
+from dpkit.runs.check.comparison import (
     all_clear,
     nothing_compared,
     steps_compared,
 )
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.launching import kept_of_one, kept_of_ranks
-from dpkit.runs.torchrun.nearness import near_numbers
-from dpkit.runs.torchrun.parts import without_parts
-from dpkit.runs.torchrun.played import Tape, UnlikeBatchesError, read_tapes
-from dpkit.runs.torchrun.report import found_among
-from dpkit.runs.torchrun.rounds import (
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.nearness import near_numbers
+from dpkit.runs.check.parts import without_parts
+from dpkit.runs.check.played import Tape, UnlikeBatchesError, read_tapes
+from dpkit.runs.check.rounds import (
     averages_later,
     never_equal_again,
     rounds_of,
     step_alone,
 )
-from dpkit.runs.torchrun.same_examples import (
+from dpkit.runs.check.running import kept_of_one, kept_of_ranks
+from dpkit.runs.check.same_examples import (
     are_seen,
     steps_with_same_examples,
     unseen,
 )
+from dpkit.runs.check.with_one import compare_first, compare_with_one
+from dpkit.runs.check.written_files import FilesPutBack
+from dpkit.runs.forked.running import RankError
+from dpkit.runs.torchrun.report import found_among
 from dpkit.runs.torchrun.script import Script
-from dpkit.runs.torchrun.with_one import compare_first, compare_with_one
-from dpkit.runs.torchrun.written_files import FilesPutBack
 
 MORE_STEPS = 10  # times those that were asked for
 

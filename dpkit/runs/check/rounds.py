@@ -14,9 +14,9 @@ Ranks that have forgotten to average begin as well, and are never equal again.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dpkit.runs.torchrun.causes import are_own
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.nearness import differing
+from dpkit.runs.check.causes import are_own
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.nearness import differing
 
 
 class RoundsOfSteps(NamedTuple):

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from dpkit.runs.torchrun.kept import Kept
-from dpkit.runs.torchrun.model_facts import Examples
+from dpkit.runs.check.kept import Kept
+from dpkit.runs.check.model_facts import Examples
 
 _SAME = 1e-6  # relative: rows are added up in another order
 
