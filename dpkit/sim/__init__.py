@@ -18,6 +18,7 @@ On torch:
 ``kernels/`` -- what computes operations that are not run by the CPU's kernel;
 ``parallel/`` -- ``torch.nn.parallel``: one process, several devices;
 ``races/`` -- what nothing orders, for a trace that looks for it;
+``containers`` -- the tensors of a call;
 ``places`` -- the lines of the program that races and warnings name;
 ``graphs`` -- CUDA graphs: a step that is launched at once;
 ``tracing`` -- what happened in a block of code, as a timeline;

@@ -38,10 +38,10 @@ from torch import Tensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_map_only
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import current_device
 from dpkit.sim.kernels.own import run_plain
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.operators.operations import Args, Kwargs, Operator
 from dpkit.sim.operators.random_numbers import get_rng_state, set_rng_state
 from dpkit.sim.streams.sending import thread

@@ -29,7 +29,7 @@ from dpkit.runs.forked.group import ForkedGroup
 from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
-from dpkit.sim.memory import tensors_in
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.operators import is_freed
 from dpkit.sim.tensors import plain
 

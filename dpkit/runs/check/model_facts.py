@@ -39,7 +39,8 @@ from dpkit.runs.torchrun.parameter_names import (
 from dpkit.runs.torchrun.replicas import sender_of_call
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
-from dpkit.sim.memory import tensors_in, values_of
+from dpkit.sim.containers import tensors_in
+from dpkit.sim.memory import values_of
 from dpkit.sim.tensors import plain
 
 _INEXACT = (torch.float16, torch.bfloat16)

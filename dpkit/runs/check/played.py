@@ -29,7 +29,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from dpkit.runs.torchrun.facts import EnoughSteps
 from dpkit.sim.changes import replaced
-from dpkit.sim.memory import tensors_in
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.tensors import plain
 
 MOST_TAPED_BYTES = 4 << 30  # of what the loaders of a rank yield

@@ -20,8 +20,8 @@ from dpkit.runs.forked.packing import Packed
 from dpkit.runs.forked.requests import Requests
 from dpkit.runs.ranks.group import CollectiveCall, SimGroup
 from dpkit.runs.ranks.works import SimWork
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.graphs import check_no_message
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.streams import check_rank, thread
 from dpkit.sim.tensors import plain
 

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.memory import (
     has_no_gaps,
     keep_values,
     lose_values,
     may_keep,
-    tensors_in,
     values_of,
 )
 from dpkit.sim.tensors import SimTensor, plain

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from dpkit.library import LIBRARY
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import DEVICES_OF_TORCH, simulation
 from dpkit.sim.hardware import Cluster
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.places import LIBRARIES
 
 # Collectives of parts: NCCL has one size for all of them.

@@ -22,8 +22,8 @@ from dpkit.runs.ranks.reductions import check_reduction, reduction_of
 from dpkit.runs.ranks.sending import SENDERS
 from dpkit.runs.ranks.works import SimWork, note_time_limit
 from dpkit.runs.ranks.world import World
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import simulation
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.streams import check_rank, current_stream
 from dpkit.sim.tensors import on_device
 

@@ -13,7 +13,8 @@ from typing import Any
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
-from dpkit.sim.memory import has_no_gaps, tensors_in
+from dpkit.sim.containers import tensors_in
+from dpkit.sim.memory import has_no_gaps
 
 
 def check_layouts(tensors: Any) -> None:

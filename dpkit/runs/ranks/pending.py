@@ -25,8 +25,8 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 from torch.utils._python_dispatch import _disable_current_modes
 
 from dpkit import streams
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import simulation
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.streams import current_stream
 
 

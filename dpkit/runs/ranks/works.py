@@ -25,8 +25,8 @@ from dpkit.runs.ranks.error_words import in_words
 from dpkit.runs.ranks.pending import PendingCollective
 from dpkit.runs.ranks.scheduler import Scheduler
 from dpkit.sim.clock import SECOND
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import simulation
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.streams import SimEvent, check_rank, current_stream
 from dpkit.sim.tensors import SimTensor, in_backward
 

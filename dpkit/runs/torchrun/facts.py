@@ -21,8 +21,8 @@ from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim import torch_sim
 from dpkit.sim.changes import replaced
 from dpkit.sim.clock import Block
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import simulation
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.streams import SimEvent, current_stream
 from dpkit.sim.tracing import block_of
 

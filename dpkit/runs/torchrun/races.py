@@ -27,8 +27,8 @@ from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
 from dpkit.sim.clock import DEFAULT, Race, Row, Stream
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import simulation
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.races import Races
 
 

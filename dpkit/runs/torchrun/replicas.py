@@ -42,8 +42,8 @@ from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.parameter_names import ParameterNames
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import simulation
-from dpkit.sim.memory import tensors_in
 from dpkit.sim.tensors import plain
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

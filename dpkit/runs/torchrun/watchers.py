@@ -30,9 +30,10 @@ from dpkit.runs.ranks.group import CollectiveCall
 from dpkit.runs.torchrun.local_rank import watched_options
 from dpkit.sim import places
 from dpkit.sim.changes import replaced
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices import simulation
-from dpkit.sim.memory import Memory, tensors_in, values_of
+from dpkit.sim.memory import Memory, values_of
 from dpkit.sim.tensors import plain
 
 _MOST_KEPT = 3  # calls of the model that are looked at

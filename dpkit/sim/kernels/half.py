@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
-from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.operators.operations import aten
 
 _PRODUCTS = """

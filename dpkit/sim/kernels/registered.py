@@ -23,13 +23,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import full_device
 from dpkit.sim.kernels import fast_path, own
 from dpkit.sim.kernels.attention import attention
 from dpkit.sim.kernels.statistics import SYNC_BATCH_NORM
 from dpkit.sim.kernels.without_values import copy_without_values
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.operators.operations import (
     OpCall,
     aten,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.operators.operations import OpCall
 
 MOST = 10_000  # shapes that are remembered

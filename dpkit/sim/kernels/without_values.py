@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.kernels.shapes import made_like, run_for_shapes
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.memory.small_integers import (
     has_values,
     is_small_integer,

@@ -5,7 +5,7 @@
 ``small_integers`` -- the values that a machine without values keeps.
 """
 
-from dpkit.sim.memory.accounting import Allocation, Memory, tensors_in
+from dpkit.sim.memory.accounting import Allocation, Memory
 from dpkit.sim.memory.garbage import collect_garbage
 from dpkit.sim.memory.small_integers import (
     has_no_gaps,
@@ -25,6 +25,5 @@ __all__ = [
     "keep_values",
     "lose_values",
     "may_keep",
-    "tensors_in",
     "values_of",
 ]

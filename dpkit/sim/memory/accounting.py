@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from dpkit.sim.containers import tensors_in
+
 # PyTorch's own; patches.py puts another one in its place.
 resize_uncounted: Callable[..., Any] = torch.UntypedStorage.resize_
 
@@ -205,23 +207,6 @@ class Memory:
         held.freed = self._order
         self._order += 1
         self._live[held.device] -= held.num_bytes
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in ``value`` and in the containers inside it."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        return []
-    found = []
-    for item in value:
-        if isinstance(item, torch.Tensor):
-            found.append(item)
-        elif isinstance(item, (list, tuple, dict)):
-            found += tensors_in(item)
-    return found
 
 
 def called(device: int) -> tuple[str, str]:

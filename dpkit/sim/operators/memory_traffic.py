@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.hardware.memory_traffic import (
     MEMORY_PASSES,
     ONLY_WRITES,
@@ -17,7 +18,6 @@ from dpkit.sim.hardware.memory_traffic import (
     SHARED_ROW_BYTES,
     SOFTMAX_PASSES,
 )
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.operators.operations import OpCall
 
 # From the call, the tensors in it, and what it writes.

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import device_count, full_device
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.memory.small_integers import (
     MOST_INTEGERS,
     has_values,

@@ -33,7 +33,7 @@ from dpkit.sim.clock.clock import Clock
 from dpkit.sim.clock.order import HappensBefore, Past
 from dpkit.sim.clock.queues import Stream
 from dpkit.sim.clock.record import Race, Row, Use
-from dpkit.sim.memory.accounting import tensors_in
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.operators.operations import OpCall, written
 from dpkit.sim.places import SourcePlace, here
 from dpkit.sim.races.autograd import AutogradStreams

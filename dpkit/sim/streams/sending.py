@@ -21,8 +21,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices.names import accelerator
-from dpkit.sim.memory.accounting import tensors_in
 
 BACKEND = "sim"  # the name of the backend of torch.distributed
 FAKE = "fake"  # what libraries take for an axis of a mesh that is not used

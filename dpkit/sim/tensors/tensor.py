@@ -23,10 +23,10 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
+from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import device_of
 from dpkit.sim.kernels.own import run_plain
-from dpkit.sim.memory.accounting import tensors_in
 from dpkit.sim.memory.small_integers import lose_values, values_of
 from dpkit.sim.operators import operations
 from dpkit.sim.operators.operations import (
