@@ -28,16 +28,16 @@ NOTED = "the report says so"
 REFUSED = "the call is refused"
 NOTHING_ELSE = "there is nothing else that it could mean here"
 UNREAD = {
-    "sim/cuda_names/not_modelled.py compile_nothing(options)": NOTED,
-    "sim/cuda_names/not_modelled.py record_no_memory(_, __)": NOTED,
-    "sim/cuda_names/not_modelled.py refuse(args, kwargs)": REFUSED,
-    "sim/cuda_names/cuda_module.py nothing(_, __)": (
+    "runs/cuda_names/not_modelled.py compile_nothing(options)": NOTED,
+    "runs/cuda_names/not_modelled.py record_no_memory(_, __)": NOTED,
+    "runs/cuda_names/not_modelled.py refuse(args, kwargs)": REFUSED,
+    "runs/cuda_names/cuda_module.py nothing(_, __)": (
         "hardware's own affairs: its profiler, its sensors, its debug modes"
     ),
-    "sim/cuda_names/loading.py storage_to_cuda(non_blocking)": (
+    "runs/cuda_names/loading.py storage_to_cuda(non_blocking)": (
         "a storage moves as a whole while the host waits: no other result"
     ),
-    "sim/cuda_names/patches.py lambda(given)": "all devices are meant",
+    "runs/cuda_names/patches.py lambda(given)": "all devices are meant",
     "sim/streams/sending.py make_group(backend_options)": (
         "those of NCCL, which are noted where a group is made"
     ),
