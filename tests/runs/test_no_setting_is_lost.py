@@ -17,12 +17,12 @@ from tests.runs.running_scripts import section, torchrun
 
 ROOT = Path(dpkit.__file__).parent
 PLACES = (
-    "sim/cuda_names",
+    "runs/cuda_names",
     "sim/parallel",
     "sim/streams",
-    "ranks/group.py",
-    "ranks/store.py",
-    "ranks/works.py",
+    "runs/ranks/group.py",
+    "runs/ranks/store.py",
+    "runs/ranks/works.py",
 )
 NOTED = "the report says so"
 REFUSED = "the call is refused"
@@ -44,13 +44,13 @@ UNREAD = {
     "sim/streams/streams.py __init__(blocking, interprocess)": (
         "how a thread waits, and which processes see an event: no result"
     ),
-    "ranks/group.py _get_backend(device)": NOTHING_ELSE,
-    "ranks/group.py _start_coalescing(device)": NOTHING_ELSE,
-    "ranks/group.py _end_coalescing(device)": NOTHING_ELSE,
-    "ranks/group.py monitored_barrier(wait_all_ranks)": NOTHING_ELSE,
-    "ranks/group.py recv_anysource(xs, tag)": REFUSED,
+    "runs/ranks/group.py _get_backend(device)": NOTHING_ELSE,
+    "runs/ranks/group.py _start_coalescing(device)": NOTHING_ELSE,
+    "runs/ranks/group.py _end_coalescing(device)": NOTHING_ELSE,
+    "runs/ranks/group.py monitored_barrier(wait_all_ranks)": NOTHING_ELSE,
+    "runs/ranks/group.py recv_anysource(xs, tag)": REFUSED,
     **{
-        f"ranks/group.py {name}(opts)": (
+        f"runs/ranks/group.py {name}(opts)": (
             "its root, operation and time limit are none of this collective"
         )
         for name in (
@@ -61,7 +61,7 @@ UNREAD = {
         )
     },
     **{
-        f"ranks/group.py {name}(_)": (
+        f"runs/ranks/group.py {name}(_)": (
             "its root, operation and time limit are none of this collective"
         )
         for name in ("alltoall", "all_to_all_single")
@@ -116,7 +116,8 @@ def test_no_argument_is_taken_out_of_a_call():
     """Those of DDP were once, so that right scripts failed."""
     found = {
         line
-        for path in (ROOT / "sim").rglob("*.py")
+        for folder in ("sim", "runs/cuda_names", "runs/ranks")
+        for path in (ROOT / folder).rglob("*.py")
         for line in taken_out(path)
     }
     assert found == {
