@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from dpkit.forked.running import RankError
 from dpkit.ranks.error_words import in_words
-from dpkit.ranks.watching import IdleError, limit_of
+from dpkit.ranks.watching import limit_of
 from dpkit.sim.cuda_names import not_modelled
 from dpkit.sim.cuda_names.patches import as_cuda
 from dpkit.sim.cuda_names.stopwatch import show_simulated_time
@@ -32,7 +32,7 @@ from dpkit.torchrun.launching import RankReport, Run, Settings, do_tasks
 from dpkit.torchrun.made_up import make_up_values
 from dpkit.torchrun.races import NothingOrders, told
 from dpkit.torchrun.script import Script, run_script
-from dpkit.torchrun.script_watch import ScriptWatch
+from dpkit.torchrun.script_watch import IdleScript, ScriptWatch
 from dpkit.torchrun.spawning import Task, spawn_ranks
 
 Ends = list[tuple[SimEvent, list[int]]]
@@ -73,7 +73,8 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
                 counter.begin(watching)
                 HeldMemory().begin(watching)
                 join_all = spawn_ranks(stack, run_tasks)
-                _do(script, watch)
+                stack.enter_context(watch.watching())
+                _do(script)
                 join_all()
         except RankError as failure:
             done.failure = failure
@@ -98,22 +99,21 @@ def _check_devices(ranks: int) -> None:
         )
 
 
-def _do(script: Script, watch: ScriptWatch) -> None:
-    """Run the script, watched.
+def _do(script: Script) -> None:
+    """Run the script.
 
     Raises:
         RankError: the script has failed, or one of the ranks it has started;
             or it has done nothing for as long as the limit.
     """
     try:
-        with watch.watching():
-            run_script(script)
+        run_script(script)
     except EnoughSteps:
         pass
     except RankError:
         raise
-    except IdleError as error:
-        raise RankError(str(error), []) from error
+    except IdleScript as ended:
+        raise RankError(str(ended), []) from ended
     except Exception as error:
         failed = f"the script failed ({in_words(error)})"
         raise RankError(failed, []) from error

@@ -33,6 +33,14 @@ from dpkit.ranks.watching import (
 from dpkit.sim import places
 
 
+class IdleScript(BaseException):
+    """Raised in a script that has done nothing for as long as the limit.
+
+    It is no ``Exception``: what a script does about its own errors, such as
+    in a loop of ``get(timeout=1)``, should not keep it going.
+    """
+
+
 class ScriptWatch(IdleWatch):
     """How long a script and the processes that it started have done nothing.
 
@@ -49,7 +57,7 @@ class ScriptWatch(IdleWatch):
 
     def __init__(self, limit: float) -> None:
         self._script = threading.get_ident()
-        self._reached: IdleError | None = None
+        self._reached = ""  # what has been said of it at the limit
         super().__init__(limit)
 
     @contextmanager
@@ -57,7 +65,7 @@ class ScriptWatch(IdleWatch):
         """Watch the script that runs in a block, in the main thread.
 
         Raises:
-            IdleError: nothing has been done for as long as the limit.
+            IdleScript: nothing has been done for as long as the limit.
         """
         before = signal.signal(ASKS, self._end_script)
         self._start()
@@ -123,12 +131,11 @@ class ScriptWatch(IdleWatch):
             try:
                 self.look()
             except IdleError as error:
-                self._reached = error
+                self._reached = str(error)
                 signal.pthread_kill(self._script, ASKS)
 
     def _end_script(self, *_: Any) -> NoReturn:
-        assert self._reached is not None
-        raise self._reached
+        raise IdleScript(self._reached)
 
 
 def _children(process: int) -> list[int]:
