@@ -2,7 +2,7 @@
 
 ``launching`` -- begin here: the ranks of a script of torchrun;
 ``one_process`` -- a script that python starts; ``spawning``, where it starts
-processes itself; ``script_watch``, whether it waits in vain;
+processes itself; ``script_watch``, whether it waits for nobody;
 ``script`` -- run a script in the process of a rank, as torchrun would;
 ``facts`` -- what is counted in a rank while the script runs;
 ``watchers`` -- mistakes that a rank can see; ``local_rank``, one of them;

@@ -44,7 +44,7 @@ class IdleScript(BaseException):
 class ScriptWatch(IdleWatch):
     """How long a script and the processes that it started have done nothing.
 
-    It looks in a thread of its own, and ends the script by a signal: its main
+    It looks in its own thread, and ends the script by a signal: the main
     thread may wait in C.
     """
 

@@ -384,7 +384,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @on_linux
 def test_a_script_reads_before_it_joins(tmp_path):
-    """What waits to begin begins then; a script that reads in vain is named.
+    """What waits to begin begins then; who reads what never comes is named.
 
     There are more GPUs than processes.
     """
