@@ -95,7 +95,10 @@ def test_torch_is_as_before(way):
 
 
 def test_a_loop_that_reads_the_time_ends():
-    """What Python computes takes no simulated time; to read it twice does."""
+    """What Python computes takes no simulated time; to read it twice does.
+
+    In a rank a reading takes up to a millisecond on the wall.
+    """
     with sim.as_cuda():
         before = sim.now()
         begin = time.perf_counter()
@@ -106,7 +109,9 @@ def test_a_loop_that_reads_the_time_ends():
         reads = 0
         while time.perf_counter() - end < 0.3:
             reads += 1
-            assert reads < 20_000
+            assert reads < 300
+        late = time.perf_counter() - end - 0.3
+        assert 0 < late < 0.05
 
 
 def test_each_change_is_seen_by_this_test():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from dpkit.ranks import watching
 
 from tests.forked_python import popen
 
@@ -78,3 +79,29 @@ def test_ranks_that_wait_outside_of_torch_are_named(tmp_path):
     assert all((text + rest).count(place) == 1 for place in places.values())
     barrier = f"line 11 of {script}"
     assert barrier not in text + rest
+
+
+class OverWatch(watching.IdleWatch):
+    """Ranks of which one has ended its program, and uses no CPU."""
+
+    def progress(self):
+        return 0
+
+    def used(self):
+        return 0.0
+
+    def ready(self):
+        return set()
+
+    def places(self):
+        return {None: [1]}
+
+
+def test_a_rank_at_no_line_of_a_program_is_named_too(monkeypatch):
+    """It may wait, at its end, for a queue to be read."""
+    monkeypatch.setattr(watching, "WARN_AFTER", 0.0)
+    watch = OverWatch()
+    watch.look()
+    told = r"rank 1 has done nothing for \d+ s \(at no known line, as where"
+    with pytest.warns(RuntimeWarning, match=told):
+        watch.look()

@@ -378,6 +378,45 @@ if __name__ == "__main__":
     options = ["--gpus", "1", "--idle-limit", "1"]
     text = run(tmp_path, *options, script=script, status=1)
     assert "rank 0 has done nothing for" in text
+    assert "(at no known line, as where its program is over" in text
+
+
+@pytest.mark.slow
+@on_linux
+def test_a_script_reads_before_it_joins(tmp_path):
+    """What waits to begin begins then; who reads what never comes is named.
+
+    There are more GPUs than processes.
+    """
+    script = """
+import torch.multiprocessing as mp
+
+def work(send):
+    send("sent")
+
+if __name__ == "__main__":
+    here, there = mp.Pipe()
+    simple, queue = mp.get_context("spawn").SimpleQueue(), mp.Queue()
+    for send, read in (
+        (there.send, here.recv),
+        (simple.put, simple.get),
+        (queue.put, queue.get),
+    ):
+        process = mp.Process(target=work, args=(send,))
+        process.start()
+        print("read", read())
+        process.join()
+    try:
+        print("in vain", queue.get())
+    except Exception:
+        print("has gone on")
+"""
+    options = [*THREE, "--idle-limit", "1"]
+    text = run(tmp_path, *options, script=script, status=1)
+    assert text.count("read sent") == 3
+    assert "the script has done nothing for" in text
+    assert f"(line 20 of {tmp_path / 'script.py'}, in <module>; limit" in text
+    assert "has gone on" not in text
 
 
 @pytest.mark.slow

@@ -50,8 +50,8 @@ def add_what_runs(parser: Parser) -> None:
         "--idle-limit",
         type=float,
         metavar="SECONDS",
-        help="end when no rank has done anything for so long (default: never; "
-        f"or the variable {LIMIT})",
+        help="end when no rank, nor the script that starts ranks, has done "
+        f"anything for so long (default: never; or the variable {LIMIT})",
     )
 
 

@@ -4,7 +4,8 @@
 this process, or of this rank, where the program's own files or cells ask.
 Libraries, such as those that log or wait for a process, see the time on the
 wall. ``time.sleep`` takes simulated seconds alone. What Python computes takes
-none; a loop that reads the time until it is late enough ends all the same.
+none; a loop that reads the time until it is late enough ends all the same, by
+the number of its readings and not by the speed of this machine.
 """
 
 import os
@@ -19,7 +20,7 @@ from typing import Any
 
 from dpkit.sim import places
 from dpkit.sim.changes import replaced
-from dpkit.sim.clock import Clock
+from dpkit.sim.clock import SHARE_OF_READING, Clock
 from dpkit.sim.devices import current_device, simulation
 from dpkit.sim.streams import thread
 
@@ -47,11 +48,14 @@ class _Elapsed(local):
     def read(self) -> float:
         """Return the seconds; to read them once more takes the host a moment.
 
-        Else a loop would wait for a time that never comes.
+        Else a loop would wait for a time that never comes. The moment grows
+        with the number of readings between which the host does nothing else.
         """
         now = self.seconds()
         if now == self._last_read:
-            simulation.clock.poll(_driven_device(), "read the time")
+            simulation.clock.poll(
+                _driven_device(), "read the time", SHARE_OF_READING
+            )
             now = self.seconds()
         self._last_read = now
         return now

@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from dpkit.runs.forked.requests import Requests
-from dpkit.sim.clock import DEFAULT, SECOND
+from dpkit.sim.clock import DEFAULT, SECOND, SHARE_OF_WAIT
 from dpkit.sim.hardware import Cluster
 
 
@@ -142,9 +142,14 @@ class RemoteClock:
         """Return when a stream passes a mark, in picoseconds."""
         return int(self._requests.ask("end_of", mark.number))
 
-    def poll(self, device: int, name: str | None = None) -> None:
+    def poll(
+        self,
+        device: int,
+        name: str | None = None,
+        share: float = SHARE_OF_WAIT,
+    ) -> None:
         """Make the host ask whether a device is done: it costs a moment."""
-        self._requests.add("poll", device, name)
+        self._requests.add("poll", device, name, share)
 
     def is_done(self, mark: RemoteMark, device: int) -> bool:
         """Return whether a mark is passed at the time of a host."""

@@ -57,6 +57,12 @@ def limit_of(asked: float | None) -> float:
     raise ValueError(f"not a positive number of seconds ({name}: {given!r})")
 
 
+NOWHERE = (
+    "at no known line, as where its program is over and what it has put into "
+    "a queue is not read yet"
+)
+
+
 class IdleError(RuntimeError):
     """Ranks have done nothing for as long as the limit allows."""
 
@@ -78,7 +84,7 @@ class IdleWatch:
 
     def __init__(self, limit: float = float("inf")) -> None:
         self.limit = limit
-        self._warned: set[ProgramLine] = set()
+        self._warned: set[ProgramLine | None] = set()
         self.last_places: WaitingPlaces = {}
         self._ready: set[str] = set()
         self._begin()
@@ -136,17 +142,15 @@ class IdleWatch:
         self.last_places = self.places()
         for place, ranks in self.last_places.items():
             if seconds >= self.limit:
-                where = f"{place or 'at no known line'}"
-                where += f"; limit: {self.limit:g} s"
+                where = f"{place or NOWHERE}; limit: {self.limit:g} s"
                 raise IdleError(self._text(ranks, seconds, where))
             # Elsewhere than just before: it has gone on by now.
             is_new = place not in before or place in self._warned
-            if place is not None and not is_new:
+            if not is_new:
                 self._warned.add(place)
-                text = self._text(ranks, seconds, place)
-                warnings.warn_explicit(
-                    text, RuntimeWarning, place.file, place.line
-                )
+                text = self._text(ranks, seconds, place or NOWHERE)
+                file, line, _ = place or ProgramLine("a rank", 0, "")
+                warnings.warn_explicit(text, RuntimeWarning, file, line)
 
     def _text(self, ranks: list[int], seconds: float, place: object) -> str:
         words = ", ".join(map(str, ranks))

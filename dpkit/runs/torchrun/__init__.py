@@ -2,7 +2,7 @@
 
 ``launching`` -- begin here: the ranks of a script of torchrun;
 ``one_process`` -- a script that python starts; ``spawning``, where it starts
-processes itself;
+processes itself; ``script_watch``, whether it waits for nobody;
 ``script`` -- run a script in the process of a rank, as torchrun would;
 ``facts`` -- what is counted in a rank while the script runs; ``made_up``, what
 it reads on a machine without values; ``held``, what holds memory that is out;

@@ -19,6 +19,7 @@ from dpkit.runs.cuda_names.patches import as_cuda
 from dpkit.runs.cuda_names.stopwatch import show_simulated_time
 from dpkit.runs.forked.running import RankError
 from dpkit.runs.ranks.error_words import in_words
+from dpkit.runs.ranks.watching import limit_of
 from dpkit.runs.torchrun.facts import (
     EnoughSteps,
     RankFacts,
@@ -31,6 +32,7 @@ from dpkit.runs.torchrun.launching import RankReport, Run, Settings, do_tasks
 from dpkit.runs.torchrun.made_up import make_up_values
 from dpkit.runs.torchrun.races import NothingOrders, told
 from dpkit.runs.torchrun.script import Script, run_script
+from dpkit.runs.torchrun.script_watch import IdleScript, ScriptWatch
 from dpkit.runs.torchrun.spawning import Task, spawn_ranks
 from dpkit.sim.clock import Block
 from dpkit.sim.devices import machine, simulation
@@ -49,6 +51,7 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
     with ExitStack() as machines, ExitStack() as watching:
         begun = machines.enter_context(trace(races=settings.races))
         done = Run(begun)
+        watch = ScriptWatch(limit_of(settings.idle_limit))
 
         def run_tasks(tasks: Sequence[Task]) -> None:
             """Do tasks on ranks, whose timeline takes the place of this one.
@@ -61,7 +64,8 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
             machines.close()
             machines.enter_context(machine(hosts="per_device"))
             done.timeline = machines.enter_context(trace())
-            do_tasks(done, tasks, settings)
+            with watch.resting():
+                do_tasks(done, tasks, settings)
 
         counter = StepCounter(settings.steps)
         failed: Failure | None = None
@@ -74,6 +78,7 @@ def run_in_one_process(script: Script, settings: Settings) -> Run:
                 counter.begin(watching)
                 HeldMemory().begin(watching)
                 join_all = spawn_ranks(stack, run_tasks)
+                stack.enter_context(watch.watching())
                 _do(script)
                 join_all()
         except RankError as failure:
@@ -103,7 +108,8 @@ def _do(script: Script) -> None:
     """Run the script.
 
     Raises:
-        RankError: the script has failed, or one of the ranks it has started.
+        RankError: the script has failed, or one of the ranks it has started;
+            or it has done nothing for as long as the limit.
     """
     try:
         run_script(script)
@@ -111,6 +117,8 @@ def _do(script: Script) -> None:
         pass
     except RankError:
         raise
+    except IdleScript as ended:
+        raise RankError(str(ended), []) from ended
     except Exception as error:
         failed = f"the script failed ({in_words(error)})"
         raise RankError(failed, []) from error

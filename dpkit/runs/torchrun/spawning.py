@@ -2,7 +2,8 @@
 
 ``mp.spawn`` runs a function on ranks, which are forked processes here. So do
 several ``mp.Process``: they begin together, as ranks of a simulated machine
-do, when there is one for each GPU, or else when the first of them is joined::
+do, when there is one for each GPU, or else when the first of them is joined,
+or when the script reads a queue or a pipe that may be theirs::
 
     processes = [mp.Process(target=f, args=(r, 2)) for r in range(2)]
     for p in processes: p.start()       the second time both run, to their end
@@ -20,15 +21,18 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import partial, wraps
 from multiprocessing import util
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.queues import Queue, SimpleQueue
 from typing import Any, ClassVar
 
 import torch.multiprocessing as mp
 
 from dpkit.runs.cuda_names.not_modelled import note
 from dpkit.runs.torchrun.script import as_program
+from dpkit.sim import places
 from dpkit.sim.changes import replaced
 from dpkit.sim.devices import simulation
 
@@ -84,6 +88,9 @@ def spawn_ranks(stack: ExitStack, run: RunTasks) -> Callable[[], None]:
         return context
 
     for owner, name, value in (
+        (Queue, "get", _reading(Queue.get, RankProcess)),
+        (SimpleQueue, "get", _reading(SimpleQueue.get, RankProcess)),
+        (Connection, "recv", _reading(Connection.recv, RankProcess)),
         (BaseProcess, "start", _start_noted),
         (mp, "spawn", spawn),
         (mp, "start_processes", spawn),
@@ -124,6 +131,25 @@ def _is_of_script(kind: type, target: Any) -> bool:
     module = str(getattr(target or kind, "__module__", ""))
     first = module.partition(".")[0]
     return first not in (*sys.stdlib_module_names, "torch", "dpkit")
+
+
+def _reading(
+    read: Callable[..., Any], of_ranks: "type[DeferredProcess]"
+) -> Callable[..., Any]:
+    """Return what begins all processes that wait, where a script reads.
+
+    Args:
+        read: A method that waits for what another process sends.
+        of_ranks: The class of the processes.
+    """
+
+    @wraps(read)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if of_ranks.waiting and places.is_program(sys._getframe(1)):
+            of_ranks.waiting[0].join()
+        return read(*args, **kwargs)
+
+    return call
 
 
 def _task(fn: Callable[..., object], *args: Any) -> Task:

@@ -9,7 +9,7 @@
 """
 
 from dpkit.sim.clock.clock import Clock
-from dpkit.sim.clock.issuers import DEFAULT
+from dpkit.sim.clock.issuers import DEFAULT, SHARE_OF_READING, SHARE_OF_WAIT
 from dpkit.sim.clock.queues import Stream, Work
 from dpkit.sim.clock.record import (
     SECOND,
@@ -30,6 +30,8 @@ __all__ = [
     "Record",
     "Row",
     "SECOND",
+    "SHARE_OF_READING",
+    "SHARE_OF_WAIT",
     "Span",
     "Stream",
     "Work",

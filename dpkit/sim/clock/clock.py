@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from math import inf
 from threading import RLock
 
-from dpkit.sim.clock.issuers import DEFAULT, Hosts
+from dpkit.sim.clock.issuers import DEFAULT, SHARE_OF_WAIT, Hosts
 from dpkit.sim.clock.paths import Paths
 from dpkit.sim.clock.queues import Queues, Stream, Work
 from dpkit.sim.clock.record import (
@@ -291,13 +291,22 @@ class Clock:
             self.flush()
             return self._queues.end_of(work)
 
-    def poll(self, device: int, name: str | None = None) -> None:
+    def poll(
+        self,
+        device: int,
+        name: str | None = None,
+        share: float = SHARE_OF_WAIT,
+    ) -> None:
         """Make the host ask whether ``device`` is done: it costs a moment.
 
-        ``name`` is how a timeline calls it. None: a query of the device.
+        Args:
+            device: The number of the device.
+            name: How a timeline calls it. None: a query of the device.
+            share: The part that it takes of the time that the host has waited
+                so far.
         """
         with self.lock:
-            self.hosts.poll(device, name)
+            self.hosts.poll(device, name, share)
 
     def is_done(self, work: Work, device: int) -> bool:
         """Return whether work is done at the time of the host of a device."""

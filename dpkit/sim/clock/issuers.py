@@ -18,6 +18,10 @@ POLL_SECONDS = 1e-6
 # time that it has waited: after 10 000 polls 8 seconds have passed, and who
 # waits for a work is at most this share late.
 SHARE_OF_WAIT = 1 / 1000
+# A host that reads the time again at once waits for some seconds to pass, and
+# no work tells when. A reading takes this share: after 300, 30 seconds have
+# passed. So a loop that waits for the time ends soon on the wall as well.
+SHARE_OF_READING = 1 / 20
 
 
 @dataclass
@@ -130,12 +134,19 @@ class Hosts:
         end = max(self.at_work.mark(device), mark) + round(SECOND * cost)
         self._go_on(device, end, f"wait for {place_name(device)}", "wait")
 
-    def poll(self, device: int, name: str | None = None) -> None:
+    def poll(
+        self,
+        device: int,
+        name: str | None = None,
+        share: float = SHARE_OF_WAIT,
+    ) -> None:
         """Make the host that drives ``device`` ask whether it is done.
 
         Args:
             device: The number of the device.
             name: How a timeline calls it. None: a query of the device.
+            share: The part that it takes of the time that the host has waited
+                so far.
         """
         issuers = self.at_work
         number = issuers.of(device)
@@ -143,7 +154,7 @@ class Hosts:
         since, last = issuers.polls.get(number, (now, now))
         if last < now:  # the host has done something else in between
             since = now
-        waited = SHARE_OF_WAIT * (now - since)
+        waited = share * (now - since)
         step = round(max(SECOND * POLL_SECONDS, waited))
         issuers.polls[number] = since, now + step
         name = name or f"query {place_name(device)}"
