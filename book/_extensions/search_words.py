@@ -6,11 +6,13 @@ entries is called is found on the pages that the entry names, too.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.search import js_index
 
 FOLDER = "book/"
 LISTS = (f"{FOLDER}terms", f"{FOLDER}notation")
@@ -25,13 +27,20 @@ def items(env: BuildEnvironment) -> Iterator[nodes.definition_list_item]:
                 yield from glossary.findall(nodes.definition_list_item)
 
 
-def entries(env: BuildEnvironment) -> Iterator[tuple[list[str], set[Place]]]:
-    """Yield the words of each entry, and the places that it names."""
+def entries(env: BuildEnvironment) -> dict[str, set[Place]]:
+    """Return where the words of each entry lead.
+
+    These are the places that the entry names, and the entry itself.
+    """
+    found = {}
+    of_terms = env.get_domain("std").objects
     for item in items(env):
-        words = [term.astext() for term in item.findall(nodes.term)]
         links = item.findall(addnodes.pending_xref)
-        places = {place_of(env, link) for link in links}
-        yield words, places - {None}
+        places = {place_of(env, link) for link in links} - {None}
+        for term in item.findall(nodes.term):
+            words = term.astext()
+            found[words] = places | {of_terms["term", words]}
+    return found
 
 
 def place_of(
@@ -42,17 +51,10 @@ def place_of(
     if link["reftype"] == "doc":
         return FOLDER + target, ""
     labels = env.get_domain("std").labels
-    return labels[target][:2] if target in labels else None
-
-
-def add_words(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Add the words that lead to a page to what the search knows of it."""
-    for words, places in entries(app.env):
-        for there, place in places:
-            if there == page:
-                at = section_of(doctree, place)
-                named = [("single", w, at, "main", None) for w in words]
-                doctree.append(addnodes.index(entries=named))
+    if target not in labels:
+        return None
+    page, place, _ = labels[target]
+    return page, section_of(env.get_doctree(page), place)
 
 
 def section_of(doctree: nodes.document, place: str) -> str:
@@ -67,7 +69,27 @@ def section_of(doctree: nodes.document, place: str) -> str:
     return ""
 
 
+def put_entries(app: Sphinx, exception: Exception | None) -> None:
+    """Put the entries of both lists into the index that Sphinx has written.
+
+    Sphinx itself lists entries of the pages that it has just written, and
+    forgets those of all others.
+    """
+    file = Path(app.outdir, "searchindex.js")
+    if exception or not file.exists():
+        return
+    index = js_index.loads(file.read_text("utf-8"))
+    number = {page: i for i, page in enumerate(index["docnames"])}
+    index["indexentries"] = {
+        words.lower(): [
+            (number[page], at, True) for page, at in sorted(places)
+        ]
+        for words, places in entries(app.env).items()
+    }
+    file.write_text(js_index.dumps(index), "utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension."""
-    app.connect("doctree-resolved", add_words)
+    app.connect("build-finished", put_entries)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -53,8 +53,8 @@ def test_a_bar_for_each_stage_and_the_chosen_one_is_named():
     shown, facts = ask(zero="2")
     assert len(bars(shown)) == 4
     assert bars(shown) == sorted(bars(shown), reverse=True)
-    assert shown.pictures[0].svg.count(", chosen<") == 1
-    assert ">ZeRO-2, chosen<" in shown.pictures[0].svg
+    assert shown.pictures[0].svg.count(">chosen: ") == 1
+    assert ">chosen: ZeRO-2<" in shown.pictures[0].svg
     parts = [in_bytes(size) for size in list(facts.values())[:4]]
     assert sum(parts) == pytest.approx(bars(shown)[2], rel=1e-3)
 
@@ -67,7 +67,7 @@ def test_less_is_kept_where_more_is_computed_again():
 
 def test_another_number_of_examples_has_a_bar_of_its_own():
     shown, _ = ask(model=SMALL, gpus=1, examples=3, bars=BY_EXAMPLES)
-    assert ">3, chosen<" in shown.pictures[0].svg
+    assert ">chosen: 3<" in shown.pictures[0].svg
     first, second, third, *_ = bars(shown)
     assert second - first == pytest.approx(third - second, rel=0.01)
 

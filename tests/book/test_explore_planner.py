@@ -57,6 +57,15 @@ def test_parts_of_a_bar_are_told_with_their_sizes():
     assert ">a: 0 kg<" not in svg
 
 
+def test_a_name_ends_before_its_bar_where_letters_are_large():
+    """On a phone they have 20 units; so wide is the name in Arial."""
+    name, width = "chosen: ZeRO-0", 160.5
+    svg = stacked_bars({name: {"a": 1.0}}, "sizes", str).svg
+    start = re.search(rf'<text x="(.*?)".*>{name}<', svg)[1]
+    bar = re.search(r'<rect x="([\d.]+)"[^>]*><title>', svg)[1]
+    assert float(start) + width < float(bar)
+
+
 REFUSED = [
     ({"tensor": 8, "pipeline": 16}, "pipeline", "too few devices"),
     ({"model": "ResNet-50", "pipeline": 1}, "tensor", "divide the heads"),

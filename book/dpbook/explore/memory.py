@@ -60,7 +60,7 @@ def show_memory_of_step(
         gpus, micro_batch=examples, recompute=recompute, zero=int(zero)
     )
     held = {
-        name + (", chosen" if layout == chosen else ""): step.memory(layout)
+        ("chosen: " if layout == chosen else "") + name: step.memory(layout)
         for name, layout in _rows(chosen, bars)
     }
     picture = stacked_bars(
@@ -174,11 +174,11 @@ MEMORY = LiveFigure(
     show_memory_of_step,
     _CONTROLS,
     presets={
-        "8 examples on one": preset(
+        "8 examples on one GPU": preset(
             _CONTROLS, model=SMALL, gpus=1, examples=8, bars=BY_RECOMPUTE
         ),
-        "7B on eight": preset(_CONTROLS, zero="3"),
-        "70B on 64": preset(
+        "7B on 8 GPUs": preset(_CONTROLS, zero="3"),
+        "70B on 64 GPUs": preset(
             _CONTROLS,
             model="Llama 3, 70B",
             gpus=64,

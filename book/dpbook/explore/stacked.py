@@ -17,6 +17,9 @@ IN_A_LINE = 3  # entries of the legend
 BAR = 22  # the height of a bar
 STEP = 34  # from bar to bar
 RIGHT = 14  # the margin
+# The width of a letter of a name where the page is narrow. Names stand before
+# bars, so they need more room than words that nothing follows.
+LETTER = 11.5
 TOTAL = 108  # the width of what stands behind a bar
 
 
@@ -40,7 +43,7 @@ def stacked_bars(
         <drawing: seconds>
     """
     parts, y = _head(list(next(iter(rows.values()))), title)
-    left = 14 + drawing.LETTER * max(map(len, rows)) + 14
+    left = 14 + LETTER * max(map(len, rows)) + 14
     most = max(fsum(row.values()) for row in rows.values())
     most = max(most, limit[1] if limit else 0.0) or 1.0
     scale = (drawing.WIDTH - RIGHT - TOTAL - left) / most

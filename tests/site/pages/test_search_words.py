@@ -5,6 +5,77 @@ import re
 
 import pytest
 from search_index import stems
+from sphinx.cmd.build import build_main
+from sphinx.search import js_index
+
+PAGES = {
+    "terms": """
+Terms
+=====
+
+.. glossary::
+
+   loop
+   Circle
+      A ring: :doc:`ring`, and where it is :ref:`cut <cut>`.
+""",
+    "ring": """
+:orphan:
+
+Rings
+=====
+
+.. _cut:
+
+Half rings
+----------
+""",
+    "star": """
+:orphan:
+
+Stars
+=====
+""",
+}
+OF_LOOP = {
+    ("book/ring", ""),
+    # The first of the names that the section has.
+    ("book/ring", "half-rings"),
+    ("book/terms", "term-loop"),
+}
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Write pages and build; give the entries that the search then has."""
+
+    def build(**pages):
+        (tmp_path / "book").mkdir(exist_ok=True)
+        for name, text in pages.items():
+            (tmp_path / "book" / f"{name}.rst").write_text(text, "utf-8")
+        words = "-q -W -C -D extensions=search_words -D html_theme=basic"
+        words += " -D root_doc=book/terms"
+        folders = [str(tmp_path), str(tmp_path / "_build")]
+        assert build_main([*words.split(), *folders]) == 0
+        written = (tmp_path / "_build" / "searchindex.js").read_text("utf-8")
+        index = js_index.loads(written)
+        return {
+            words: {(index["docnames"][page], at) for page, at, _ in places}
+            for words, places in index["indexentries"].items()
+        }
+
+    return build
+
+
+def test_a_second_build_forgets_no_entry_of_a_page_that_has_not_changed(build):
+    first = build(**PAGES)
+    of_circle = OF_LOOP - {("book/terms", "term-loop")}
+    of_circle |= {("book/terms", "term-Circle")}
+    assert first == {"loop": OF_LOOP, "circle": of_circle}
+    assert build(star=PAGES["star"] + "\nA star has one root.\n") == first
+    # A list that names one page more leads to it, though it has not changed.
+    named = PAGES["terms"].replace(":doc:`ring`", ":doc:`ring`, :doc:`star`")
+    assert build(terms=named)["loop"] == OF_LOOP | {("book/star", "")}
 
 
 @pytest.mark.slow
