@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from dpkit.ranks import watching
 
+from dpkit.runs.ranks import watching
 from tests.forked_python import popen
 
 pytestmark = pytest.mark.skipif(

@@ -6,7 +6,7 @@ A script that starts processes itself may read what they never send::
     rank 1     ends
     script     reads twice: for the second loss it waits for ever
 
-While ranks run, ``dpkit.runs.forked.idle`` watches them; then this watch rests.
+While ranks run, ``forked.idle`` watches them; then this watch rests.
 """
 
 import os
