@@ -6,10 +6,12 @@ import sys
 import time
 from multiprocessing import Pipe
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import torch
 
+from dpkit.runs.forked import idle
 from dpkit.runs.forked.packing import Packed, put_back, unpack
 from dpkit.runs.forked.requests import RankEnded, Requests, write_message
 from dpkit.runs.forked.running import run_forked
@@ -241,3 +243,9 @@ def test_other_systems_are_refused(monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(RuntimeError, match=r"need Linux.*darwin"):
         run_forked(print, 2)
+
+
+def test_other_systems_lack_a_signal_and_get_to_the_refusal(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(signal, "SIGRTMAX")
+    assert run_path(idle.__file__)["ASKS"] == signal.SIGTERM

@@ -13,6 +13,7 @@ Where a rank is its process writes when a signal asks for it, by
 import faulthandler
 import os
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +31,8 @@ from dpkit.runs.ranks.watching import (
 from dpkit.sim.places import LIBRARIES, OWN_FILES
 
 LOOK_EVERY = 0.5  # seconds
-ASKS = signal.SIGRTMAX  # that no script should use
+# A signal that no script should use. Ranks are forked on Linux alone.
+ASKS = signal.SIGRTMAX if sys.platform == "linux" else signal.SIGTERM
 _ANSWER_WITHIN = 1.0  # seconds
 _OWN_THREAD = "Current thread"  # faulthandler's word for the one that hears
 
