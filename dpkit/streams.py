@@ -201,8 +201,9 @@ class CopyStreams:
     @cached_property
     def _pair(self) -> tuple[Any, Any]:
         name = self._channel
-        names = (f"{name}, sends", f"{name}, receives") if name else ("", "")
-        return self._make(names[0]), self._make(names[1])
+        sends = f"{name}, sends" if name else ""
+        receives = f"{name}, receives" if name else ""
+        return self._make(sends), self._make(receives)
 
     @cached_property
     def side(self) -> Any:

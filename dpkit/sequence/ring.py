@@ -122,12 +122,12 @@ class RingAttention(Function):
             d_kv = torch.zeros_like(wide(kv))
             d_keys, d_values = map(ring.cut, d_kv)
             for i, j, masked in ring.meetings(step):
-                three = ring.kernel.backward(
+                dq, dk, dv = ring.kernel.backward(
                     seen[i], keys[j], values[j], masked
                 )
-                d_queries[i] += three[0]
-                d_keys[j] += three[1]
-                d_values[j] += three[2]
+                d_queries[i] += dq
+                d_keys[j] += dk
+                d_values[j] += dv
             if d_passed is not None:
                 d_kv += d_passed.wait()
             d_passed = PassedOn(d_kv, ring.group)

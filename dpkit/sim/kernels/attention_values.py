@@ -139,10 +139,13 @@ def _given(named: dict[str, Any]) -> Given:
 
 def _blank(func: OpOverload, args: Any, kwargs: Any) -> list[Any]:
     """Return what an operator returns on CUDA, without values in it."""
-    on_meta = tree_map_only(Tensor, _without_values, (args, kwargs))
+    args_on_meta, kwargs_on_meta = tree_map_only(
+        Tensor, _without_values, (args, kwargs)
+    )
     device = next(x.device for x in args if isinstance(x, Tensor))
     zeros = partial(torch.zeros_like, device=device)
-    return list(tree_map_only(Tensor, zeros, func(*on_meta[0], **on_meta[1])))
+    found = func(*args_on_meta, **kwargs_on_meta)
+    return list(tree_map_only(Tensor, zeros, found))
 
 
 def _without_values(x: Tensor) -> Tensor:
