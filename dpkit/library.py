@@ -116,7 +116,7 @@ def _run_simulated(
 
 def _charge_library(operation: str, n: int, devices: Sequence[int]) -> None:
     """Charge for an operation of n bytes on each of the devices."""
-    clock = simulation.clock
+    clock = simulation.whole_clock
     seconds = library_seconds(operation, devices, n, clock.cluster)
     moved = round(passes_a_port(operation, len(devices), n))
     with clock.lock:

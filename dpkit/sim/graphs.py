@@ -352,7 +352,7 @@ class CUDAGraph:
         peak, memory.peak[device] = memory.peak[device], memory.live[device]
         random = get_rng_state(device)
         times = _Times(clock, device)
-        self._clock, simulation.clock = clock, times  # type: ignore[assignment]
+        self._clock, simulation.clock = clock, times
         simulation.graph = self._values
         hook = register_optimizer_step_pre_hook(_check_optimizer)
         try:

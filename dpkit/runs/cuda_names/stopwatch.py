@@ -19,7 +19,7 @@ from typing import Any
 
 from dpkit.sim import places
 from dpkit.sim.changes.change import replaced
-from dpkit.sim.clock.clock import Clock
+from dpkit.sim.clock.asked import AskedClock
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.devices.names import current_device
 from dpkit.sim.streams.sending import thread
@@ -42,7 +42,7 @@ class _Elapsed(local):
     """
 
     def __init__(self) -> None:
-        self._clocks: list[Clock] = []
+        self._clocks: list[AskedClock[Any]] = []
         self._last_read = -1.0
 
     def read(self) -> float:

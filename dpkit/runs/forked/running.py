@@ -220,7 +220,7 @@ class _OwnStates(World):
         """Change nothing: only clocks and collectives are in this process."""
 
     def _leave(self, rank: int) -> None:
-        simulation.clock.flush()  # what backward has issued so far
+        simulation.whole_clock.flush()  # what backward has issued so far
 
 
 class ForkedWorld(_OwnStates):
@@ -356,7 +356,7 @@ def _become_rank(
 ) -> ForkedRank:
     """Make this process a rank."""
     calls = Calls(requests)
-    clock: Any = RemoteClock(simulation.clock.cluster, rank, requests)
+    clock = RemoteClock(simulation.clock.cluster, rank, requests)
     clock.on_synchronize = calls.wait_for_all
     simulation.clock = clock
     simulation.ranks_run = True

@@ -26,7 +26,7 @@ from torch.optim.optimizer import (
 )
 
 from dpkit.runs.forked.group import ForkedGroup
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.memory.accounting import tensors_in

@@ -23,7 +23,7 @@ from dpkit.runs.forked.group import (
     OpenCall,
     taken_and_given,
 )
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes.change import replaced
 from dpkit.sim.clock.issuers import DEFAULT

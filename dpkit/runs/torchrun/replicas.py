@@ -38,7 +38,7 @@ from torch.utils.data.distributed import DistributedSampler
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from dpkit.runs.forked.group import ForkedGroup
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.parameter_names import ParameterNames
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes.change import replaced

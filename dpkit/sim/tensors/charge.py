@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpkit.sim.clock.clock import Clock
+from dpkit.sim.clock.asked import AskedClock
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.hardware import Host
 from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
@@ -97,7 +97,7 @@ def _charge_one(
             simulation.races.host_waits_for_issued(device)
 
 
-def _phase(clock: Clock, inputs: Sequence[Tensor]) -> str:
+def _phase(clock: AskedClock[Any], inputs: Sequence[Tensor]) -> str:
     """Return the phase of training that an operation belongs to."""
     if clock.hosts.in_backward:
         return "backward"
@@ -198,8 +198,10 @@ def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
         if wait_in_stream is not None:
             wait_in_stream()
         arrival = getattr(tensor, "arrival", None)
-        if arrival is not None and arrival[0] is clock:
-            clock.hosts.await_thread(device, arrival[1])
+        if arrival is not None:
+            of_clock, issued = arrival
+            if of_clock is clock:
+                clock.hosts.await_thread(device, issued)
 
 
 def _number(tensor: Tensor) -> int | None:
