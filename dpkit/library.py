@@ -51,6 +51,7 @@ def perform(
     operation: str,
     plan: Plan,
     flats: Sequence[Tensor],
+    *,
     op: str = "sum",
     root: int = 0,
 ) -> None:
@@ -120,7 +121,9 @@ def _charge_library(operation: str, n: int, devices: Sequence[int]) -> None:
     seconds = library_seconds(operation, devices, n, clock.cluster)
     moved = round(passes_a_port(operation, len(devices), n))
     with clock.lock:
-        clock.collective(devices, operation, seconds, moved)
+        clock.collective(
+            devices, name=operation, seconds=seconds, num_bytes=moved
+        )
 
 
 def perform_alike(

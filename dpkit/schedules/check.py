@@ -58,7 +58,7 @@ def check(
     split = is_split(schedule)
     _check_once(every, num_stages, num_micro_batches, split)
     check_devices(schedule)
-    done = walk(schedule, owners(schedule), split)
+    done = walk(schedule, owners(schedule), split=split)
     if len(done) < len(every):
         _refuse(schedule, done, split)
     return cast(list[Action], list(done))  # those of the schedule

@@ -89,7 +89,9 @@ def times(
     owner = owners(schedule)
     split = is_split(schedule)
     duration = _duration(seconds, schedule)
-    found = walk(schedule, owner, split, duration, hop_seconds)
+    found = walk(
+        schedule, owner, split=split, seconds=duration, hop_seconds=hop_seconds
+    )
     if not _is_whole(found, schedule, len(owner), split):
         check(schedule)  # says what is wrong
     check_devices(schedule)

@@ -38,6 +38,7 @@ def needs(action: Triple, num_stages: int, split: bool) -> list[Triple]:
 def walk(
     schedule: Schedule,
     owner: Mapping[int, int],
+    *,
     split: bool,
     seconds: Callable[[Action], float] = lambda action: 0,
     hop_seconds: float = 0,

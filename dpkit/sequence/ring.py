@@ -174,7 +174,8 @@ def ring_attention(
         >>> def first_output():
         ...     torch.manual_seed(0)
         ...     x = torch.randn(1, 2, 12, 4)  # the whole, on each rank
-        ...     part = own_part(x, 2, dist.get_rank(), 3).to("sim")
+        ...     rank = dist.get_rank()
+        ...     part = own_part(x, 2, rank=rank, world_size=3).to("sim")
         ...     return ring_attention(part, part, part).shape
         >>> dpkit.sim.launch(first_output, 3)[0]
         torch.Size([1, 2, 4, 4])

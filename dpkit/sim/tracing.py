@@ -189,7 +189,13 @@ def block_of(made: Allocation, first: int, last: int) -> Block:
         freed = None if freed >= last else freed - first
     allocated = max(made.allocated - first, -1)
     device = f"sim:{made.device}"
-    return Block(device, made.num_bytes, made.category, allocated, freed)
+    return Block(
+        device,
+        num_bytes=made.num_bytes,
+        category=made.category,
+        allocated=allocated,
+        freed=freed,
+    )
 
 
 def _assumptions() -> list[str]:

@@ -193,5 +193,7 @@ def exchange_seconds(
     e, u = layout.expert, layout.expert_tensor
     seconds = all_to_all_seconds(e, u, num_bytes, cluster)
     # What is gathered one way is scattered the other: each time one of them.
-    seconds += even_seconds("allgather", u, 1, u * num_bytes, cluster)
+    seconds += even_seconds(
+        "allgather", p=u, stride=1, n=u * num_bytes, cluster=cluster
+    )
     return num_exchanges(layout) * seconds

@@ -167,7 +167,9 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         sent_rows=experts.row_bytes(model, layout, tokens),
         launches=layer_launches(
             model,
-            _num_collectives(model, layout, sums, len(beside), gathers),
+            _num_collectives(
+                model, layout, sums=sums, beside=len(beside), gathers=gathers
+            ),
             twice=twice == 1,
             with_products=full == 1,
         ),
@@ -177,7 +179,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
 
 
 def _num_collectives(
-    model: Transformer, layout: Layout, sums: int, beside: int, gathers: int
+    model: Transformer, layout: Layout, *, sums: int, beside: int, gathers: int
 ) -> int:
     """Return how many collectives the host issues for a layer.
 
@@ -223,11 +225,11 @@ def _kept(model: Transformer, layout: Layout) -> tuple[float, float]:
     kept, whole = (
         model.kept_bytes(
             layout.micro_batch,
-            layout.tensor,
-            recompute,
-            layout.sequence_parallel,
-            layout.context,
-            layout.gathered,
+            tensor=layout.tensor,
+            recompute=recompute,
+            sequence_parallel=layout.sequence_parallel,
+            context=layout.context,
+            gathered=layout.gathered,
         )
         + (gathered if recompute == "none" else 0.0)
         for recompute in (layout.recompute, "none")
@@ -396,7 +398,11 @@ def work(
         '27.9 µs'
     """
     products = product_seconds(
-        counts.flops, counts.num_products, accelerator, dtype, sustained
+        counts.flops,
+        count=counts.num_products,
+        accelerator=accelerator,
+        dtype=dtype,
+        sustained=sustained,
     )
     for flops, kind in zip(counts.convolutions, ("fast", "other")):
         if flops:
@@ -419,6 +425,7 @@ def work(
 
 def product_seconds(
     flops: float,
+    *,
     count: int,
     accelerator: Accelerator,
     dtype: str,

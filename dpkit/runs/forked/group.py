@@ -183,6 +183,7 @@ class ForkedGroup(RankGroup[OpenCall]):
     def __init__(
         self,
         options: Any,
+        *,
         requests: Requests,
         calls: Calls,
         rank: int,

@@ -119,6 +119,7 @@ class Proxy:
     def __init__(
         self,
         rank: int,
+        *,
         process: int,
         connection: Connection,
         world: World,

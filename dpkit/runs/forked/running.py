@@ -151,7 +151,13 @@ def run_forked(
         stack.callback(_kill, ranks)
         for rank in range(running):
             one = RankProcess(
-                rank, program, world, store, noted, ranks, folder
+                rank,
+                program,
+                world=world,
+                store=store,
+                arrivals=noted,
+                before=ranks,
+                folder=folder,
             )
             ranks.append(one)
             stack.callback(os.close, one.stack)
@@ -238,6 +244,7 @@ class RankProcess:
         self,
         rank: int,
         program: Program,
+        *,
         world: _OwnStates,
         store: RankStore,
         arrivals: Arrivals,
@@ -258,7 +265,12 @@ class RankProcess:
         assert self.process.pid is not None
         self.pid = self.process.pid
         self.proxy = Proxy(
-            rank, self.pid, self.connection, world, store, arrivals
+            rank,
+            process=self.pid,
+            connection=self.connection,
+            world=world,
+            store=store,
+            arrivals=arrivals,
         )
         self._was_gone = False
 
@@ -364,7 +376,11 @@ def _become_rank(
     become_rank(
         rank,
         lambda options: ForkedGroup(
-            options, requests, calls, rank, next(numbers)
+            options,
+            requests=requests,
+            calls=calls,
+            rank=rank,
+            number=next(numbers),
         ),
         is_process=True,
     )
@@ -385,10 +401,10 @@ def _become_rank(
     here = ForkedRank(
         rank,
         world.size,
-        RemoteStore(requests),
-        calls,
-        lambda value: _end_rank(rank, requests, Outcome(value)),
-        [],
+        store=RemoteStore(requests),
+        calls=calls,
+        end=lambda value: _end_rank(rank, requests, Outcome(value)),
+        left=[],
     )
     for_good.callback(
         replaced(c10d, "rendezvous", partial(_rendezvous, here)).apply()

@@ -160,4 +160,11 @@ def launch(
         import_dtensor()
 
     limit = limit_of(idle_limit)
-    return run_ranks(fn, world_size, args, algorithm, limit, alike)
+    return run_ranks(
+        fn,
+        world_size,
+        args=args,
+        algorithm=algorithm,
+        idle_limit=limit,
+        alike=alike,
+    )

@@ -170,11 +170,12 @@ class AlikeGroup(SimGroup):
         Raises:
             NotImplementedError: in any case.
         """
-        return self._call_pair(1, 0, self._place, tag, xs)
+        return self._call_pair(1, source=0, target=self._place, tag=tag, xs=xs)
 
     def _call_pair(
         self,
         place: int,
+        *,
         source: int,
         target: int,
         tag: int,

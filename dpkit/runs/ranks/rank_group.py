@@ -176,14 +176,16 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
         self, outs: Tensors, xs: Parts, opts: Any
     ) -> RankWork[Called]:
         """Give rank r the sum of the tensors r of all."""
-        return self._call("reduce_scatter", (outs[0], xs[0]), outs, opts)
+        return self._call("reduce_scatter", (outs[0], xs[0]), outs, opts=opts)
 
     @dispatched_as("_reduce_scatter_base_")
     def reduce_scatter_single(
         self, out: Tensor, x: Tensor, opts: Any
     ) -> RankWork[Called]:
         """Give rank r part r of the sum."""
-        return self._call("reduce_scatter", (out, [x]), [out], opts, [x])
+        return self._call(
+            "reduce_scatter", (out, [x]), [out], opts=opts, alike=[x]
+        )
 
     @dispatched_as("reduce_scatter_tensor_coalesced_")
     def reduce_scatter_single_coalesced(
@@ -227,13 +229,13 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
     def scatter(self, outs: Tensors, xs: Parts, opts: Any) -> RankWork[Called]:
         """Give rank r the tensor r of the root."""
         tensors = outs[0], xs[0] if xs else []
-        return self._call("scatter", tensors, outs, opts, alike=outs)
+        return self._call("scatter", tensors, outs, opts=opts, alike=outs)
 
     @dispatched_as("gather_")
     def gather(self, outs: Parts, xs: Tensors, opts: Any) -> RankWork[Called]:
         """Give the root the tensors of all."""
         tensors = outs[0] if outs else [], xs[0]
-        return self._call("gather", tensors, outs, opts, alike=xs)
+        return self._call("gather", tensors, outs, opts=opts, alike=xs)
 
     @dispatched_as("barrier")
     def barrier(self, opts: Any = None) -> RankWork[Called]:
@@ -274,12 +276,16 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
     @dispatched_as("send")
     def send(self, xs: Tensors, target: int, tag: int = 0) -> RankWork[Called]:
         """Send to a rank of the group."""
-        return self._call_pair(0, self._place, target, tag, xs)
+        return self._call_pair(
+            0, source=self._place, target=target, tag=tag, xs=xs
+        )
 
     @dispatched_as("recv_")
     def recv(self, xs: Tensors, source: int, tag: int = 0) -> RankWork[Called]:
         """Receive from a rank of the group."""
-        return self._call_pair(1, source, self._place, tag, xs)
+        return self._call_pair(
+            1, source=source, target=self._place, tag=tag, xs=xs
+        )
 
     def recv_anysource(self, xs: Tensors, tag: int = 0) -> RankWork[Called]:
         """Refuse a receive that names no source.
@@ -292,7 +298,7 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
     # -- what they have in common
 
     def _call_pair(
-        self, place: int, source: int, target: int, tag: int, xs: Tensors
+        self, place: int, *, source: int, target: int, tag: int, xs: Tensors
     ) -> RankWork[Called]:
         """Call the next operation of a pair, as its source or its target.
 
@@ -318,6 +324,7 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
         kind: str,
         tensors: Any,
         outs: Any,
+        *,
         opts: Any = None,
         alike: Tensors = (),
         end: PairEnd | None = None,
@@ -357,7 +364,7 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
         if kind != "message":
             check_layouts(tensors)
         end = end or PairEnd("", self._place)
-        words = _described(kind, how, alike, found, end.pair)
+        words = _described(kind, how, alike=alike, all_=found, pair=end.pair)
         call = CollectiveCall(kind, how, words, end)
         work = self._perform(call, tensors, outs)
         if self._coalesced is not None:
@@ -408,7 +415,7 @@ def _settings(opts: Any) -> dict[str, Any]:
 
 
 def _described(
-    kind: str, how: dict[str, Any], alike: Tensors, all_: Tensors, pair: str
+    kind: str, how: dict[str, Any], *, alike: Tensors, all_: Tensors, pair: str
 ) -> str:
     """Return a call in words: "allreduce(op=sum) of (2, 3) float32"."""
     settings = ", ".join(f"{name}={value}" for name, value in how.items())

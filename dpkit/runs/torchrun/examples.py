@@ -288,13 +288,13 @@ class SharedExamples(Watcher):
         is_plain = type(loader.batch_sampler) in (BatchSampler, type(None))
         filled = 1 if is_plain else loader.batch_size or 1
         self._of[iterator] = taken = LoaderPass(
-            array("q"),
-            len(root),
-            filled,
-            by_chance or len(sampler) >= len(root),
-            root is not loader.dataset,
-            places.here().described(),
-            [],
+            indices=array("q"),
+            size=len(root),
+            num_batch=filled,
+            is_whole=by_chance or len(sampler) >= len(root),
+            is_part=root is not loader.dataset,
+            line=places.here().described(),
+            state=[],
         )
         self._passes.append(taken)
 

@@ -201,12 +201,14 @@ def _report(
         kept |= watcher.kept()
     has_values = simulation.backing.type != "meta"
     return RankReport(
-        counting.facts(are_timed),
-        not_modelled.notes,
-        findings,
-        kept,
-        [type(w) for w in watchers if has_values or not w.needs_values],
-        {type(w): w.for_comparison() for w in watchers},
+        facts=counting.facts(are_timed),
+        notes=not_modelled.notes,
+        findings=findings,
+        kept=kept,
+        looked_for=[
+            type(w) for w in watchers if has_values or not w.needs_values
+        ],
+        compared={type(w): w.for_comparison() for w in watchers},
     )
 
 
@@ -291,6 +293,7 @@ def kept_of_ranks(
 
 def kept_of_one(
     script: Script,
+    *,
     steps: int,
     several: Sequence[Kept],
     files: FilesPutBack,

@@ -115,8 +115,8 @@ class NothingOrders(Watcher):
             self._races.used(
                 call.kind,
                 self.rank,
-                filter(_is_simulated, reads),
-                filter(_is_simulated, tensors_in(taken)),
+                reads=filter(_is_simulated, reads),
+                writes=filter(_is_simulated, tensors_in(taken)),
             )
         finally:
             list.__setitem__(self._current, self.rank, before)

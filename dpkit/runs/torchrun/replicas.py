@@ -377,7 +377,13 @@ def _apart(
         return None
     if own.are_reduced_last and not parameter.ranks:  # or once, in the end
         return None
-    return Apart(moments[first][0], place, rank, other, parameter)
+    return Apart(
+        moments[first][0],
+        place=place,
+        rank=rank,
+        other=other,
+        parameter=parameter,
+    )
 
 
 def _why(first: Apart, steps: Mapping[int, Steps]) -> str:

@@ -81,15 +81,17 @@ def _charge_one(
             kind = operator.rate(call, accelerator.synchronous)
         if operator.per_gradient:
             launches = sum(call.args[-1])
-    seconds = operation_seconds(accelerator, flops, num_bytes, dtype, kind)
+    seconds = operation_seconds(
+        accelerator, flops=flops, num_bytes=num_bytes, dtype=dtype, kind=kind
+    )
     clock.compute(
         device,
         operator.name,
-        seconds,
-        num_bytes,
-        flops,
-        launches,
-        _phase(clock, inputs),
+        seconds=seconds,
+        num_bytes=num_bytes,
+        flops=flops,
+        launches=launches,
+        phase=_phase(clock, inputs),
     )
     if operator.may_wait and host_waits(call):
         clock.wait(device, clock.current[device])
@@ -121,9 +123,13 @@ def _charge_pairs(call: OpCall, out: Any) -> None:
     for source, target in pairs:
         if source.device == target.device:
             if simulation.races is not None:
-                to = [target], [target] if is_new else []
-                index = target.device.index
-                simulation.races.used("copy", index, [source], *to)
+                simulation.races.used(
+                    "copy",
+                    target.device.index,
+                    reads=[source],
+                    writes=[target],
+                    made=[target] if is_new else [],
+                )
             _charge_one(call, (source,), target, target.device.index)
         else:
             charge_copy(
@@ -214,7 +220,7 @@ def charge_read(tensor: Tensor, num_bytes: int) -> None:
     clock = simulation.clock
     device = tensor.device.index
     if simulation.races is not None:
-        simulation.races.used("item", device, [tensor])
+        simulation.races.used("item", device, reads=[tensor])
         simulation.races.host_waits_for_issued(device)
     seconds = copy_seconds(clock.cluster.host_link, num_bytes)
     with clock.lock:
@@ -240,11 +246,15 @@ def charge_factory(
     if simulation.races is not None:
         simulation.races.made([backing], device)
         if fills:
-            simulation.races.used(name, device, [], [backing])
-    seconds = operation_seconds(cluster.accelerator, 0, num_bytes)
+            simulation.races.used(name, device, reads=[], writes=[backing])
+    seconds = operation_seconds(
+        cluster.accelerator, flops=0, num_bytes=num_bytes
+    )
     with clock.lock:
         if fills:
             phase = _phase(clock, [])
-            clock.compute(device, name, seconds, num_bytes, phase=phase)
+            clock.compute(
+                device, name, seconds=seconds, num_bytes=num_bytes, phase=phase
+            )
         else:
             clock.hosts.busy(device, name, cluster.host.view_seconds)
