@@ -258,7 +258,7 @@ class _Run:
             each = gradient_sum(algorithm, num_bytes, self.cluster)
             launches += each.launches
         self.compute_backward()
-        # Threads of backward launch it beside: its time is in the costs.
+        # Threads of backward launch it meanwhile: its time is in the costs.
         self._launch("gradients", 0.0, launches)
         ends = bucket_ends(ready, costs)
         for end, cost in zip(ends, costs):

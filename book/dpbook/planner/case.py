@@ -43,8 +43,8 @@ each, with 2g numbers in keys and values, and t devices share the heads::
                           unless a device keeps what it has gathered
     405B, s = 131,072, t = 8, c = 16    67 MB, each time
 
-Where backward gathers the inputs of a layer's products again, a product beside
-takes the time of the gather, or hides a part of it
+Where backward gathers the inputs of a layer's products again, a product that
+runs meanwhile takes the time of the gather, or hides a part of it
 (``work._products_beside``).
 
 Not modelled: what messages take from the arithmetic that they overlap with,

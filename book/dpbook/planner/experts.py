@@ -32,8 +32,8 @@ their rows for it, and scatter the sums that it gives::
                     or scattered by two, each 4 times
 
 A device keeps for backward the rows that came and what the experts gave for
-its own tokens, 2h each for each choice, beside what k MLPs keep. Kernels put
-rows in order, and add up what comes. Only a device with several experts has
+its own tokens, 2h each for each choice, and what k MLPs keep. Kernels put rows
+in order, and add up what comes. Only a device with several experts has
 to order by expert, and it does so with the rows that it has gathered::
 
     values moved forward, for a token

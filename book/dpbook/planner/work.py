@@ -75,7 +75,7 @@ NUM_BYTES = 2  # of a value
 # all: no step of a transformer on it was compared.
 SUSTAINED = {"a100": 0.87, "h100": 0.65, "h200": 0.65, "b200": 0.65}
 SUM_BYTES = 8  # read and write a sum of gradients in float32
-KERNELS = 8  # of a layer forward beside its products
+KERNELS = 8  # of a layer forward, without its products
 
 
 class Attention(NamedTuple):
@@ -103,7 +103,7 @@ class Counts(NamedTuple):
     summed: float = 0.0  #: the bytes of each allreduce of its tensor group
     num_sums: int = 0  #: how many there are
     border: float = 0.0  #: the bytes that go on to the next device
-    #: Flops of each product beside which the tensor group gathers again, in
+    #: Flops of each product during which the tensor group gathers again, in
     #: backward, what it had summed: one for each such message.
     beside: tuple[float, ...] = ()
     #: The bytes of the keys and values of whole sequences, which those that
@@ -187,7 +187,7 @@ def _num_collectives(
         model: The network.
         layout: How the step is cut.
         sums: Those of the tensor group.
-        beside: Gathers of inputs beside products.
+        beside: Gathers of inputs during products.
         gathers: Those of keys and values.
     """
     # With sequence parallelism a sum is two collectives.
@@ -285,7 +285,7 @@ def _gathers_of_sequences(layout: Layout, twice: bool) -> int:
 
     Args:
         layout: How the step is cut.
-        twice: Whether kernels beside products run once more in backward.
+        twice: Whether kernels other than products run once more in backward.
     """
     if layout.context == 1:
         return 0
@@ -313,7 +313,7 @@ def _memory_traffic(model: Transformer, layout: Layout) -> float:
 
 
 def _is_run_again(model: Transformer, layout: Layout) -> bool:
-    """Return whether backward runs kernels beside products once more."""
+    """Return whether backward runs kernels that are no products again."""
     again = layout.recompute
     return again == "full" or (again == "selective" and model.fused)
 
