@@ -124,7 +124,7 @@ def reduce(
         for rank in sorted(adding):
             flats[rank] = flats[rank].clone()
         flats[root] = total
-        perform(algorithm, "reduce", plan, flats, op, root)
+        perform(algorithm, "reduce", plan, flats, op=op, root=root)
         _divide([total], op, len(tensors))
 
 
@@ -166,7 +166,7 @@ def allreduce(
     p = len(tensors)
     plan = planned_allreduce(algorithm, p, ranks_per_node)
     with flattened(tensors) as flats:
-        perform(algorithm, "allreduce", plan, flats, op)
+        perform(algorithm, "allreduce", plan, flats, op=op)
         _divide(flats, op, p)
 
 
@@ -210,7 +210,7 @@ def reduce_scatter(
     p = len(tensors)
     with flattened(tensors) as flats:
         plan = Plan("reduce-scatter", p, p, SCATTERS[algorithm](p))
-        perform(algorithm, "reduce_scatter", plan, flats, op)
+        perform(algorithm, "reduce_scatter", plan, flats, op=op)
         parts = [flat.tensor_split(p)[r] for r, flat in enumerate(flats)]
         _divide(parts, op, p)
     return parts

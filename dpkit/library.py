@@ -46,6 +46,7 @@ def perform(
     operation: str,
     plan: Plan,
     flats: Sequence[Tensor],
+    *,
     op: str = "sum",
     root: int = 0,
 ) -> None:
@@ -111,11 +112,13 @@ def _run_simulated(
 
 def _charge_library(operation: str, n: int, devices: Sequence[int]) -> None:
     """Charge for an operation of n bytes on each of the devices."""
-    clock = simulation.clock
+    clock = simulation.whole_clock
     seconds = library_seconds(operation, devices, n, clock.cluster)
     moved = round(passes_a_port(operation, len(devices), n))
     with clock.lock:
-        clock.collective(devices, operation, seconds, moved)
+        clock.collective(
+            devices, name=operation, seconds=seconds, num_bytes=moved
+        )
 
 
 def perform_alike(

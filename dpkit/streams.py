@@ -94,7 +94,7 @@ class Channel:
             return PendingTensor(x.to(self.target))
         sending, receiving = self._streams
         sending.wait_stream(_current(self.source))
-        copy = _copy(x, self.target, sending, receiving)
+        copy = _copy(x, self.target, sending=sending, receiving=receiving)
         arrived = receiving.record_event()
         return PendingTensor(copy, arrived, waiting=(self.target,))
 
@@ -126,7 +126,13 @@ def send(
         return PendingTensor(x.to(target) if into is None else into.copy_(x))
     sender.sending.wait_stream(_current(source))
     receiver.receiving.wait_stream(_current(target))
-    copy = _copy(x, target, sender.sending, receiver.receiving, into)
+    copy = _copy(
+        x,
+        target,
+        sending=sender.sending,
+        receiving=receiver.receiving,
+        into=into,
+    )
     arrived = receiver.receiving.record_event()
     return PendingTensor(copy, arrived, waiting=(source, target))
 
@@ -158,6 +164,7 @@ def receive(x: Tensor, device: torch.device | str) -> Tensor:
 def _copy(
     x: Tensor,
     target: torch.device,
+    *,
     sending: Any,
     receiving: Any,
     into: Tensor | None = None,
@@ -201,8 +208,9 @@ class CopyStreams:
     @cached_property
     def _pair(self) -> tuple[Any, Any]:
         name = self._channel
-        names = (f"{name}, sends", f"{name}, receives") if name else ("", "")
-        return self._make(names[0]), self._make(names[1])
+        sends = f"{name}, sends" if name else ""
+        receives = f"{name}, receives" if name else ""
+        return self._make(sends), self._make(receives)
 
     @cached_property
     def side(self) -> Any:

@@ -33,7 +33,13 @@ class ForkedPython(Forked):
         assert start_new_session
         cwd = str(cwd or os.getcwd())
         first = [cwd, *filter(None, env.get("PYTHONPATH", "").split(":"))]
-        command = Command(program, arguments, env, cwd, [*first, *sys.path])
+        command = Command(
+            program,
+            arguments,
+            environment=env,
+            cwd=cwd,
+            path=[*first, *sys.path],
+        )
         self.stdout, out = _stream(stdout, 1, text)
         self.stderr, error = _stream(stderr, 2, text)
         error = out if stderr == subprocess.STDOUT else error

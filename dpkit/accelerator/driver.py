@@ -118,7 +118,8 @@ def _gpu(cuda: ctypes.CDLL, index: int) -> tuple[str, int, int]:
     for attribute in CAPABILITY:
         cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, gpu)
         numbers.append(number.value)
-    return name.value.decode(), numbers[0], numbers[1]
+    major, minor = numbers
+    return name.value.decode(), major, minor
 
 
 def _error_name(cuda: ctypes.CDLL, error: int) -> str:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dpkit.network_partition.stage import Gradients, Layer, Stage, each
-from dpkit.schedules import Action
+from dpkit.schedules import BACKWARD, FORWARD, WEIGHT_GRADIENTS, Action
 from dpkit.streams import Channel, PendingTensor
 
 
@@ -43,9 +43,9 @@ class Interpreter:
 
     def do(self, action: Action) -> None:
         """Do one action; what it needs has been done."""
-        if action.kind == "F":
+        if action.kind == FORWARD:
             self._forward(action)
-        elif action.kind == "W":
+        elif action.kind == WEIGHT_GRADIENTS:
             self.stages[action.stage].backward_weights(action.micro_batch)
         else:
             self._backward(action)
@@ -67,7 +67,7 @@ class Interpreter:
             dy = [torch.ones_like(self.losses[m])]
         else:
             dy = self._received(action)
-        run = stage.backward if kind == "B" else stage.backward_inputs
+        run = stage.backward if kind == BACKWARD else stage.backward_inputs
         dx = run(m, dy)
         if s:
             self._send(dx, action, s - 1)

@@ -26,12 +26,28 @@ from dpkit.machine import random_states_kept
 from dpkit.network_partition.interpreter import Interpreter
 from dpkit.network_partition.stage import Layer, Stage, layers_of
 from dpkit.network_partition.untie import gradients_summed, untie
-from dpkit.schedules import Action, Schedule, by_name, owners, parse, times
+from dpkit.schedules import (
+    BACKWARD,
+    FORWARD,
+    INPUT_GRADIENTS,
+    WEIGHT_GRADIENTS,
+    Action,
+    Schedule,
+    by_name,
+    owners,
+    parse,
+    times,
+)
 from dpkit.schedules.check import check
 from dpkit.streams import Channel
 from dpkit.units import check_flag, check_whole
 
-TICKS = {"F": 1, "B": 2, "I": 1, "W": 1}
+TICKS = {
+    FORWARD: 1,
+    BACKWARD: 2,
+    INPUT_GRADIENTS: 1,
+    WEIGHT_GRADIENTS: 1,
+}
 
 
 class Pipeline(nn.Module):
@@ -96,7 +112,7 @@ class Pipeline(nn.Module):
         owner = owners(self.schedule)
         self.devices = [devices[owner[s]] for s in range(len(stages))]
         self.stages = nn.ModuleList(map(_place, stages, self.devices))
-        split = any(action.kind == "I" for action in every)
+        split = any(action.kind == INPUT_GRADIENTS for action in every)
         firsts = accumulate([0, *(len(layers_of(s)) for s in stages)])
         self._stages = [
             Stage(stage, device, first, split=split, recompute=recompute)

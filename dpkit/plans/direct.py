@@ -47,10 +47,14 @@ def pairwise(p: int) -> Plan:
     steps: list[Step] = []
     for t in range(p):
         pairs = [(r, (t - r) % p) for r in range(p)]
-        step = [Message(r, s, s, s + 1, lands=r) for r, s in pairs if r != s]
+        step = [
+            Message(r, s, first=s, stop=s + 1, lands=r)
+            for r, s in pairs
+            if r != s
+        ]
         steps.append(step)
     return Plan("all to all", p, p, [step for step in steps if step])
 
 
 def _part(source: int, target: int, part: int, adds: bool = False) -> Message:
-    return Message(source, target, part, part + 1, adds)
+    return Message(source, target, first=part, stop=part + 1, adds=adds)

@@ -131,7 +131,7 @@ def passes_a_port(operation: str, p: int, n: float) -> float:
 
 
 def even_seconds(
-    operation: str, p: int, stride: int, n: float, cluster: Cluster
+    operation: str, *, p: int, stride: int, n: float, cluster: Cluster
 ) -> float:
     """Return the seconds of a library's operation on evenly spaced devices.
 
@@ -151,7 +151,10 @@ def even_seconds(
         >>> nodes = cluster(32, "a100", "nvlink3", ranks_per_node=8)
         >>> ranks = range(0, 32, 2)
         >>> by_list = library_seconds("allreduce", ranks, 1e6, nodes)
-        >>> even_seconds("allreduce", 16, 2, 1e6, nodes) == by_list
+        >>> found = even_seconds(
+        ...     "allreduce", p=16, stride=2, n=1e6, cluster=nodes
+        ... )
+        >>> found == by_list
         True
     """
     if p == 1:

@@ -119,7 +119,7 @@ def _add(clock: Clock, rank: int, size: int, element_bytes: int) -> None:
     moved = 3 * size * element_bytes
     accelerator = clock.cluster.accelerator
     taken = operation_seconds(accelerator, flops=size, num_bytes=moved)
-    clock.compute(rank, "add", taken, num_bytes=moved, flops=size)
+    clock.compute(rank, "add", seconds=taken, num_bytes=moved, flops=size)
 
 
 def _renamed(span: Span) -> Span:

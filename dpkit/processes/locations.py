@@ -132,7 +132,13 @@ def read_note(folder: Path, rank: int) -> Note | None:
         doing, since, seen, thread = text.partition("\n")[0].split()
     except (FileNotFoundError, ValueError):
         return None
-    return Note(doing, float(since), float(seen), thread, _calls(text))
+    return Note(
+        doing,
+        since=float(since),
+        seen=float(seen),
+        thread=thread,
+        calls=_calls(text),
+    )
 
 
 def read_answer(folder: Path, rank: int, note: Note) -> Note:

@@ -74,9 +74,9 @@ def _fork(
     command = Command(
         RANK_PROGRAM,
         arguments,
-        environment,
-        os.getcwd(),
-        absolute_path(),
+        environment=environment,
+        cwd=os.getcwd(),
+        path=absolute_path(),
         removes=arguments[0],
     )
     end, own = os.pipe()

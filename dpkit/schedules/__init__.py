@@ -17,6 +17,10 @@ device needs its own lines in ``by_name``, as "interleaved" has them.
 """
 
 from dpkit.schedules.actions import (
+    BACKWARD,
+    FORWARD,
+    INPUT_GRADIENTS,
+    WEIGHT_GRADIENTS,
     Action,
     Schedule,
     most_in_flight,
@@ -44,10 +48,14 @@ from dpkit.schedules.replay import Seconds, times
 
 __all__ = [
     "Action",
+    "BACKWARD",
+    "FORWARD",
     "IDLE",
+    "INPUT_GRADIENTS",
     "NAMED",
     "Schedule",
     "Seconds",
+    "WEIGHT_GRADIENTS",
     "by_name",
     "chart",
     "check_chart",

@@ -10,11 +10,24 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+#: A stage computes its output, for a micro-batch.
+FORWARD = "F"
+#: It makes all gradients: of its input and of its weights.
+BACKWARD = "B"
+#: The first half of a backward pass: it makes the gradient of its input.
+INPUT_GRADIENTS = "I"
+#: The second half, which may be put off: it makes those of its weights.
+WEIGHT_GRADIENTS = "W"
+
+# What is done once with each micro-batch on each stage, in order.
+WHOLE_KINDS = (FORWARD, BACKWARD)
+SPLIT_KINDS = (FORWARD, INPUT_GRADIENTS, WEIGHT_GRADIENTS)
+
 KIND_NAMES = {
-    "F": "forward",
-    "B": "backward",
-    "I": "input gradients",
-    "W": "weight gradients",
+    FORWARD: "forward",
+    BACKWARD: "backward",
+    INPUT_GRADIENTS: "input gradients",
+    WEIGHT_GRADIENTS: "weight gradients",
 }
 
 
@@ -27,7 +40,7 @@ class Action(NamedTuple):
     """
 
     stage: int
-    kind: str  #: "F", "B", "I" or "W"
+    kind: str  #: FORWARD, BACKWARD, INPUT_GRADIENTS or WEIGHT_GRADIENTS
     micro_batch: int
 
     def __str__(self) -> str:
@@ -78,7 +91,10 @@ def most_in_flight(actions: Sequence[Action]) -> int:
     # 0F0 0F1 0B0 0F2 0B1 0B2 keeps 1 2 1 2 1 0: at most 2.
     kept = most = 0
     for action in actions:
-        kept += (action.kind == "F") - (action.kind in "BW")
+        if action.kind == FORWARD:
+            kept += 1
+        elif action.kind in (BACKWARD, WEIGHT_GRADIENTS):
+            kept -= 1
         most = max(most, kept)
     return most
 

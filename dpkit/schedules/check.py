@@ -10,7 +10,16 @@ from collections.abc import Collection, Iterator
 from itertools import product
 from typing import cast
 
-from dpkit.schedules.actions import Action, Schedule, Triple, owners
+from dpkit.schedules.actions import (
+    INPUT_GRADIENTS,
+    SPLIT_KINDS,
+    WEIGHT_GRADIENTS,
+    WHOLE_KINDS,
+    Action,
+    Schedule,
+    Triple,
+    owners,
+)
 from dpkit.schedules.walk import needs, walk
 
 
@@ -49,7 +58,7 @@ def check(
     split = is_split(schedule)
     _check_once(every, num_stages, num_micro_batches, split)
     check_devices(schedule)
-    done = walk(schedule, owners(schedule), split)
+    done = walk(schedule, owners(schedule), split=split)
     if len(done) < len(every):
         _refuse(schedule, done, split)
     return cast(list[Action], list(done))  # those of the schedule
@@ -74,7 +83,8 @@ def steps(schedule: Schedule) -> Iterator[tuple[int, Action, list[Triple]]]:
 
 def is_split(schedule: Schedule) -> bool:
     """Return whether a schedule splits backward into I and W."""
-    return any(action[1] in "IW" for row in schedule for action in row)
+    halves = (INPUT_GRADIENTS, WEIGHT_GRADIENTS)
+    return any(action[1] in halves for row in schedule for action in row)
 
 
 def _check_once(
@@ -82,7 +92,7 @@ def _check_once(
 ) -> None:
     """Refuse actions that are missing, surplus, or there twice."""
     found = Counter(every)
-    kinds = "FIW" if split else "FB"
+    kinds = SPLIT_KINDS if split else WHOLE_KINDS
     wanted = dict.fromkeys(product(range(num_stages), kinds, range(count)), 1)
     if found == wanted:
         return

@@ -6,7 +6,14 @@ stands its chart: a line for each device, a column for each tick, in which
 every action takes one tick and a dot is an idle one.
 """
 
-from dpkit.schedules.actions import Action, Schedule
+from dpkit.schedules.actions import (
+    BACKWARD,
+    FORWARD,
+    INPUT_GRADIENTS,
+    WEIGHT_GRADIENTS,
+    Action,
+    Schedule,
+)
 from dpkit.units import check_known, check_whole
 
 # Two stages, two micro-batches:
@@ -119,7 +126,7 @@ def interleaved(
         actions = []
         for kind, step in _alternate(warm_up, m * v):
             group, place = divmod(step, p * v)
-            chunk = place // p if kind == "F" else v - 1 - place // p
+            chunk = place // p if kind == FORWARD else v - 1 - place // p
             micro_batch = group * p + place % p
             actions.append(Action(chunk * p + rank, kind, micro_batch))
         schedule.append(actions)
@@ -150,14 +157,15 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
         split = []
         for action in actions:
             m = action.micro_batch
-            if action.kind == "F":
+            if action.kind == FORWARD:
                 split.append(action)
                 continue
-            split.append(Action(stage, "I", m))
+            split.append(Action(stage, INPUT_GRADIENTS, m))
             if m >= stage:
-                split.append(Action(stage, "W", m - stage))
+                split.append(Action(stage, WEIGHT_GRADIENTS, m - stage))
         late = range(max(num_micro_batches - stage, 0), num_micro_batches)
-        schedule.append(split + [Action(stage, "W", m) for m in late])
+        put_off = [Action(stage, WEIGHT_GRADIENTS, m) for m in late]
+        schedule.append(split + put_off)
     return schedule
 
 
@@ -213,10 +221,10 @@ SCHEDULE_NAMES = (*NAMED, "interleaved")
 
 def _alternate(warm_up: int, total: int) -> list[tuple[str, int]]:
     """Return F × warm_up, then F and B in turn, then the rest of B."""
-    order = [("F", m) for m in range(warm_up)]
+    order = [(FORWARD, m) for m in range(warm_up)]
     for m in range(total - warm_up):
-        order += [("F", warm_up + m), ("B", m)]
-    return order + [("B", m) for m in range(total - warm_up, total)]
+        order += [(FORWARD, warm_up + m), (BACKWARD, m)]
+    return order + [(BACKWARD, m) for m in range(total - warm_up, total)]
 
 
 def _check_counts(num_stages: int, num_micro_batches: int) -> None:

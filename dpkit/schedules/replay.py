@@ -15,6 +15,8 @@ from itertools import product
 
 from dpkit.schedules.actions import (
     KIND_NAMES,
+    SPLIT_KINDS,
+    WHOLE_KINDS,
     Action,
     Schedule,
     Triple,
@@ -87,7 +89,9 @@ def times(
     owner = owners(schedule)
     split = is_split(schedule)
     duration = _duration(seconds, schedule)
-    found = walk(schedule, owner, split, duration, hop_seconds)
+    found = walk(
+        schedule, owner, split=split, seconds=duration, hop_seconds=hop_seconds
+    )
     if not _is_whole(found, schedule, len(owner), split):
         check(schedule)  # says what is wrong
     check_devices(schedule)
@@ -98,7 +102,7 @@ def _is_whole(
     found: Collection[Triple], schedule: Schedule, num_stages: int, split: bool
 ) -> bool:
     """Return whether what was done is every action, each there once."""
-    kinds = "FIW" if split else "FB"
+    kinds = SPLIT_KINDS if split else WHOLE_KINDS
     count = sum(map(len, schedule))
     num_micro_batches, rest = divmod(count, max(num_stages, 1) * len(kinds))
     every = product(range(num_stages), kinds, range(num_micro_batches))

@@ -6,7 +6,15 @@ and what it needs is done; what another device has done arrives a hop later.
 
 from collections.abc import Callable, Mapping
 
-from dpkit.schedules.actions import Action, Schedule, Triple
+from dpkit.schedules.actions import (
+    BACKWARD,
+    FORWARD,
+    INPUT_GRADIENTS,
+    WEIGHT_GRADIENTS,
+    Action,
+    Schedule,
+    Triple,
+)
 
 Marks = dict[Triple, tuple[float, float]]  # when an action starts and ends
 
@@ -17,18 +25,20 @@ def needs(action: Triple, num_stages: int, split: bool) -> list[Triple]:
     ``split``: whether the schedule splits backward into I and W.
     """
     stage, kind, m = action
-    if kind == "F":
-        return [(stage - 1, "F", m)] if stage else []
-    if kind == "W":
-        return [(stage, "I", m)]
+    if kind == FORWARD:
+        return [(stage - 1, FORWARD, m)] if stage else []
+    if kind == WEIGHT_GRADIENTS:
+        return [(stage, INPUT_GRADIENTS, m)]
     if stage == num_stages - 1:
-        return [(stage, "F", m)]
-    return [(stage, "F", m), (stage + 1, "I" if split else "B", m)]
+        return [(stage, FORWARD, m)]
+    sender = INPUT_GRADIENTS if split else BACKWARD
+    return [(stage, FORWARD, m), (stage + 1, sender, m)]
 
 
 def walk(
     schedule: Schedule,
     owner: Mapping[int, int],
+    *,
     split: bool,
     seconds: Callable[[Action], float] = lambda action: 0,
     hop_seconds: float = 0,

@@ -86,7 +86,7 @@ def positions(
 
 
 def own_part(
-    x: Tensor, dim: int, rank: int, world_size: int, balanced: bool = False
+    x: Tensor, dim: int, *, rank: int, world_size: int, balanced: bool = False
 ) -> Tensor:
     """Return a rank's part of a tensor that lies whole on every rank.
 
@@ -118,7 +118,11 @@ def join_sequence(
         balanced: Whether they were cut so.
 
     Example:
-        >>> parts = [own_part(torch.arange(8), 0, r, 2, True) for r in (0, 1)]
+        >>> x = torch.arange(8)
+        >>> parts = [
+        ...     own_part(x, 0, rank=r, world_size=2, balanced=True)
+        ...     for r in (0, 1)
+        ... ]
         >>> join_sequence(parts, dim=0, balanced=True)
         tensor([0, 1, 2, 3, 4, 5, 6, 7])
     """

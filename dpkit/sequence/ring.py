@@ -122,12 +122,12 @@ class RingAttention(Function):
             d_kv = torch.zeros_like(wide(kv))
             d_keys, d_values = map(ring.cut, d_kv)
             for i, j, masked in ring.meetings(step):
-                three = ring.kernel.backward(
+                dq, dk, dv = ring.kernel.backward(
                     seen[i], keys[j], values[j], masked
                 )
-                d_queries[i] += three[0]
-                d_keys[j] += three[1]
-                d_values[j] += three[2]
+                d_queries[i] += dq
+                d_keys[j] += dk
+                d_values[j] += dv
             if d_passed is not None:
                 d_kv += d_passed.wait()
             d_passed = PassedOn(d_kv, ring.group)
@@ -174,7 +174,8 @@ def ring_attention(
         >>> def first_output():
         ...     torch.manual_seed(0)
         ...     x = torch.randn(1, 2, 12, 4)  # the whole, on each rank
-        ...     part = own_part(x, 2, dist.get_rank(), 3).to("sim")
+        ...     rank = dist.get_rank()
+        ...     part = own_part(x, 2, rank=rank, world_size=3).to("sim")
         ...     return ring_attention(part, part, part).shape
         >>> dpkit.sim.launch(first_output, 3)[0]
         torch.Size([1, 2, 4, 4])

@@ -97,7 +97,8 @@ def ulysses_attention(
         >>> def output():
         ...     torch.manual_seed(0)
         ...     x = torch.randn(1, 3, 6, 4)  # the whole, on each rank
-        ...     part = own_part(x, 2, dist.get_rank(), 3).to("sim")
+        ...     rank = dist.get_rank()
+        ...     part = own_part(x, 2, rank=rank, world_size=3).to("sim")
         ...     return ulysses_attention(part, part, part).shape
         >>> dpkit.sim.launch(output, 3)[0]
         torch.Size([1, 3, 2, 4])

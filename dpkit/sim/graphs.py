@@ -71,7 +71,7 @@ class _Times:
     def __init__(self, clock: Any, device: int) -> None:
         self._clock = clock
         self._stream = device, clock.current[device]
-        self.kernels: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self.kernels: list[tuple[tuple[int, str], dict[str, Any]]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._clock, name)
@@ -80,6 +80,7 @@ class _Times:
         self,
         device: int,
         name: str,
+        *,
         seconds: float,
         num_bytes: int = 0,
         flops: int = 0,
@@ -91,8 +92,13 @@ class _Times:
             _not_simulated("work on several streams or devices")
         spent = launches * self._clock.cluster.host.launch_seconds
         self._clock.hosts.busy(device, name, spent)
-        options = {"num_bytes": num_bytes, "flops": flops, "phase": phase}
-        self.kernels.append(((device, name, seconds), options))
+        how = {
+            "seconds": seconds,
+            "num_bytes": num_bytes,
+            "flops": flops,
+            "phase": phase,
+        }
+        self.kernels.append(((device, name), how))
 
     def copy(self, *ends: Any, blocking: bool = False, **_: Any) -> NoReturn:
         """Refuse a copy between devices, or to or from the host."""
@@ -343,8 +349,8 @@ class CUDAGraph:
         with clock.lock:
             spent = clock.cluster.host.launch_seconds
             clock.hosts.busy(self._device, "CUDA graph", spent)
-            for kernel, options in self._kernels:
-                clock.compute(*kernel, launches=0, **options)
+            for (device, name), how in self._kernels:
+                clock.compute(device, name, launches=0, **how)
 
     @contextmanager
     def _capturing(self, device: int) -> Iterator[None]:
@@ -352,7 +358,7 @@ class CUDAGraph:
         peak, memory.peak[device] = memory.peak[device], memory.live[device]
         random = get_rng_state(device)
         times = _Times(clock, device)
-        self._clock, simulation.clock = clock, times  # type: ignore[assignment]
+        self._clock, simulation.clock = clock, times
         simulation.graph = self._values
         hook = register_optimizer_step_pre_hook(_check_optimizer)
         try:

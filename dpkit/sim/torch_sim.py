@@ -131,9 +131,9 @@ def can_device_access_peer(
 ) -> bool:
     """Return whether copies between two devices go past the host."""
     cluster = simulation.clock.cluster
-    ends = full_device(device).index, full_device(peer_device).index
-    one_node = cluster.node_of(ends[0]) == cluster.node_of(ends[1])
-    return one_node and cluster.link.peer_to_peer
+    node = cluster.node_of(full_device(device).index)
+    peer_node = cluster.node_of(full_device(peer_device).index)
+    return node == peer_node and cluster.link.peer_to_peer
 
 
 def memory_allocated(device: DeviceLike = None) -> int:

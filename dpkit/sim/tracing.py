@@ -95,7 +95,7 @@ def meet(devices: Sequence[torch.device]) -> None:
         (0.0, 8)
     """
     indices = [full_device(device).index for device in devices]
-    simulation.clock.hosts.catch_up(indices)
+    simulation.whole_clock.hosts.catch_up(indices)
     if simulation.races is not None:
         simulation.races.meet(indices)
 
@@ -141,7 +141,7 @@ def trace(races: bool = False) -> Iterator[Timeline]:
         >>> race.second.name, race.second.what
         ('copy to sim:1', 'reads')
     """
-    clock = simulation.clock
+    clock = simulation.whole_clock
     memory = simulation.memory
     if memory.blocks is not None:
         raise RuntimeError("a trace is running already")
@@ -164,7 +164,7 @@ def trace(races: bool = False) -> Iterator[Timeline]:
 @contextmanager
 def looking_for_races(timeline: Timeline) -> Iterator[None]:
     """Collect the races of a block in a timeline."""
-    races = simulation.races = Races(simulation.clock)
+    races = simulation.races = Races(simulation.whole_clock)
     timeline.races = races.found
     try:
         with watching_host():
@@ -189,7 +189,13 @@ def block_of(made: Allocation, first: int, last: int) -> Block:
         freed = None if freed >= last else freed - first
     allocated = max(made.allocated - first, -1)
     device = f"sim:{made.device}"
-    return Block(device, made.num_bytes, made.category, allocated, freed)
+    return Block(
+        device,
+        num_bytes=made.num_bytes,
+        category=made.category,
+        allocated=allocated,
+        freed=freed,
+    )
 
 
 def _assumptions() -> list[str]:

@@ -10,7 +10,9 @@ def check_new_chapter_rate(answer: Answer) -> None:
         accelerator = ACCELERATORS[name]
         for n in (10, 500, 4000):
             flops = 2 * n**3
-            expected = flops / operation_seconds(accelerator, flops, 12 * n**2)
+            expected = flops / operation_seconds(
+                accelerator, flops=flops, num_bytes=12 * n**2
+            )
             found = answer(n, accelerator)
             require(
                 isinstance(found, float) and abs(found / expected - 1) < 0.02,

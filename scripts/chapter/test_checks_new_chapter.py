@@ -9,7 +9,9 @@ from dpkit.sim.hardware import operation_seconds
 def rate(n, accelerator):
     flops = 2 * n**3
     num_bytes = 3 * n**2 * 4
-    return flops / operation_seconds(accelerator, flops, num_bytes)
+    return flops / operation_seconds(
+        accelerator, flops=flops, num_bytes=num_bytes
+    )
 
 
 def peak(n, accelerator):

@@ -130,10 +130,17 @@ def _charged() -> Iterator[list[tuple[Any, ...]]]:
     found = []
     real = costs.operation_seconds
 
-    def noted(accelerator: Any, *work: Any) -> float:
-        if len(work) == 4:  # not of memory that nothing fills
-            found.append(work)
-        return real(accelerator, *work)
+    def noted(accelerator: Any, **work: Any) -> float:
+        if "kind" in work:  # not of memory that nothing fills
+            found.append(
+                (
+                    work["flops"],
+                    work["num_bytes"],
+                    work["dtype"],
+                    work["kind"],
+                )
+            )
+        return real(accelerator, **work)
 
     with patch.object(charge, "operation_seconds", noted):
         yield found

@@ -133,7 +133,9 @@ def test_the_worked_example_of_messages_is_computed():
         (96, 0.91, 2.73),
         (384, 3.63, 5.45),
     ):
-        ring = even_seconds("allgather", 1536, 1, num_bytes / count, machine)
+        ring = even_seconds(
+            "allgather", p=1536, stride=1, n=num_bytes / count, cluster=machine
+        )
         assert count * steps == pytest.approx(of_steps, abs=0.006)
         assert count * ring == pytest.approx(together, abs=0.006)
     assert pytest.approx(8e-6) == PIECE_SECONDS

@@ -95,7 +95,9 @@ def test_money_is_the_price_times_machines_times_hours():
 
 
 def test_own_sizes():
-    net = own_network(32, 4096, 32, 32_000, 4096)
+    net = own_network(
+        layers=32, width=4096, heads=32, words=32_000, sequence=4096
+    )
     assert net.parameters == NETWORKS["7B"].parameters
     shown = CALCULATOR.ask(model="your own", width=2048, heads=24)
     assert "(width: 2048, heads: 24)" in shown.refused

@@ -81,8 +81,8 @@ def test_shards_are_never_faster_than_copies():
 
 def test_16_bits_send_half_and_keep_16_bytes_for_a_parameter():
     four = cluster(4, "v100", "nvlink2")
-    sizes = 65536, 4096, DEPTH, four
-    full, half = (estimate("data", *sizes, d) for d in DTYPES)
+    sizes = {"rows": 65536, "width": 4096, "depth": DEPTH, "cluster": four}
+    full, half = (estimate("data", **sizes, dtype=d) for d in DTYPES)
     assert half.activation_bytes == full.activation_bytes / 2
     assert half.sending == pytest.approx(full.sending / 2, rel=0.02)
     assert half.computing < full.computing / 3
@@ -96,8 +96,13 @@ def test_16_bits_send_half_and_keep_16_bytes_for_a_parameter():
 def test_the_map_is_hatched_where_the_fastest_does_not_fit():
     machine = cluster(4, "v100", "nvlink2")
     for region in regions(4, "v100", "nvlink2", DEPTH)[::5]:
-        sizes = round(region.low), round(region.width), DEPTH, machine
-        found = estimate(region.way, *sizes)
+        found = estimate(
+            region.way,
+            rows=round(region.low),
+            width=round(region.width),
+            depth=DEPTH,
+            cluster=machine,
+        )
         room = machine.accelerator.memory_bytes
         assert region.fits == (needed_bytes(found, "float32") < room)
     assert FULL in draw_map(machine, DEPTH).svg

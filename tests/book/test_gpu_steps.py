@@ -14,9 +14,16 @@ from dpbook.mesh.model import Llama, Sizes
 IMAGES = Case(
     "convolution",
     lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, 5)),
-    (3, 8, 8), 5, 6, False,
+    shape=(3, 8, 8), classes=5, batch_size=6, bfloat16=False,
 )  # fmt: skip
-TOKENS = Case("tokens", lambda: Llama(Sizes()), (32,), 64, 2, True)
+TOKENS = Case(
+    "tokens",
+    lambda: Llama(Sizes()),
+    shape=(32,),
+    classes=64,
+    batch_size=2,
+    bfloat16=True,
+)
 
 
 def recorded(preset):

@@ -27,7 +27,15 @@ from dpkit.machine import devices
 from dpkit.sim.hardware.clusters import cluster
 from tests.repository import ROOT
 
-SIZES = Sizes(64, 512, 1, 8, 2, 1408, 256)
+SIZES = Sizes(
+    vocabulary=64,
+    width=512,
+    blocks=1,
+    heads=8,
+    key_heads=2,
+    inner=1408,
+    length=256,
+)
 ROWS = 4
 TOKENS = ROWS * SIZES.length
 MODEL = network_of(SIZES, plain=True)

@@ -177,7 +177,7 @@ def test_states_are_sharded_as_in_the_chapter(zero):
 
 def test_activations_are_those_of_the_first_stage():
     """1F1B: p micro-batches of 1/p of the layers, so all layers' worth."""
-    kept = SMALL.kept_bytes(2, 2, "none")
+    kept = SMALL.kept_bytes(2, tensor=2, recompute="none")
     deep = CASE.memory(Layout(2, 2, 4, 2))
     assert deep.activations == 4 * 2 * kept
     # The paper's 1 + (p - 1)/(pn): with n = 2, times 11/8.
@@ -265,13 +265,15 @@ def test_it_names_what_is_most():
 def test_with_one_stage_a_device_keeps_the_scores_too():
     alone = CASE.memory(Layout(8, 2)).activations
     scores = 4 * SMALL.sequence * (SMALL.hidden + SMALL.vocabulary) / 2
-    assert alone == 8 * SMALL.kept_bytes(1, 2, "none") + scores
+    assert (
+        alone == 8 * SMALL.kept_bytes(1, tensor=2, recompute="none") + scores
+    )
 
 
 def test_full_recomputation_holds_one_layer_besides():
     again = CASE.memory(Layout(2, 2, 4, 2, recompute="full")).activations
-    kept = SMALL.kept_bytes(2, 2, "full")
-    whole = SMALL.kept_bytes(2, 2, "none")
+    kept = SMALL.kept_bytes(2, tensor=2, recompute="full")
+    whole = SMALL.kept_bytes(2, tensor=2, recompute="none")
     assert again == pytest.approx(7 * kept + whole)
 
 
@@ -377,7 +379,11 @@ def test_inputs_are_gathered_again_beside_a_product():
             for gathered in ("kept", "again")
         )
         one = even_seconds(
-            "allgather", 8, 1, again.block.counts.summed, machine
+            "allgather",
+            p=8,
+            stride=1,
+            n=again.block.counts.summed,
+            cluster=machine,
         )
         h, f = 4096, 11_008
         hidden = [
@@ -427,8 +433,17 @@ def test_each_block_goes_round_the_ring_by_itself():
         2
         * 8
         * (
-            2 * even_seconds("allgather", 16, 1, 2 * block, CASE.cluster)
-            + even_seconds("reduce_scatter", 16, 1, 4 * block, CASE.cluster)
+            2
+            * even_seconds(
+                "allgather", p=16, stride=1, n=2 * block, cluster=CASE.cluster
+            )
+            + even_seconds(
+                "reduce_scatter",
+                p=16,
+                stride=1,
+                n=4 * block,
+                cluster=CASE.cluster,
+            )
         )
     )
     assert CASE.seconds(layout).gradients == pytest.approx(seconds)
@@ -439,7 +454,9 @@ def test_each_block_goes_round_the_ring_by_itself():
 def test_below_stage_2_gradients_are_one_message():
     number = CASE.parameters_of(Layout(16))
     plain = CASE.seconds(Layout(16, zero=0, overlap=False)).gradients
-    ring = even_seconds("allreduce", 16, 1, 4 * number, CASE.cluster)
+    ring = even_seconds(
+        "allreduce", p=16, stride=1, n=4 * number, cluster=CASE.cluster
+    )
     assert plain == ring
     told = replace(CASE, zero_messages=BY_TENSOR)
     for zero in (0, 1):
@@ -471,7 +488,9 @@ def test_even_ranks_take_what_their_list_takes(stride):
     ranks = range(0, 64, stride)
     for name in ("allreduce", "reduce_scatter", "allgather"):
         expected = library_seconds(name, ranks, 1e7, machine)
-        found = even_seconds(name, len(ranks), stride, 1e7, machine)
+        found = even_seconds(
+            name, p=len(ranks), stride=stride, n=1e7, cluster=machine
+        )
         assert found == expected
 
 

@@ -154,7 +154,9 @@ def test_rows_and_products_are_those_of_simulated_devices():
         for span in spans
         if span.device == "sim:0" and span.name == "mm"
     )
-    planned = product_seconds(flops, 18, h100, "bfloat16", 1.0)
+    planned = product_seconds(
+        flops, count=18, accelerator=h100, dtype="bfloat16", sustained=1.0
+    )
     assert simulated == pytest.approx(planned, rel=0.01)
 
 

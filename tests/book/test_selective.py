@@ -126,12 +126,14 @@ def model_of(sizes):
 def test_selective_keeps_what_the_formula_says(sizes, tensor):
     """Also on four devices, which keep the parts of two sums whole."""
     sums = SUMS * ROWS * sizes.length * sizes.heads / tensor
-    expected = model_of(sizes).kept_bytes(ROWS, tensor, "selective")
+    expected = model_of(sizes).kept_bytes(
+        ROWS, tensor=tensor, recompute="selective"
+    )
     assert counted(sizes, "selective", tensor).kept - sums == expected
 
 
 def test_full_keeps_the_input_alone():
-    kept = model_of(SIZES).kept_bytes(ROWS, 1, "full")
+    kept = model_of(SIZES).kept_bytes(ROWS, tensor=1, recompute="full")
     assert counted(SIZES, "full").kept == kept
 
 
@@ -164,7 +166,7 @@ def test_the_engines_keep_what_they_have_gathered(sizes):
     one, four = (counted(sizes, "none", t).kept for t in (1, 4))
     model = model_of(sizes)
     again, kept = (
-        model.kept_bytes(ROWS, 4, "none", gathered=gathered)
+        model.kept_bytes(ROWS, tensor=4, recompute="none", gathered=gathered)
         for gathered in GATHERED
     )
     assert four - one / 4 == kept - again > 0
@@ -174,7 +176,10 @@ def test_a_large_group_keeps_more_selectively_than_without():
     """The worked case of the module: a layer of 7B."""
     found = [
         [
-            round(NETWORKS["7B"].kept_bytes(1, t, recompute) / 1e6)
+            round(
+                NETWORKS["7B"].kept_bytes(1, tensor=t, recompute=recompute)
+                / 1e6
+            )
             for recompute in RECOMPUTE
         ]
         for t in (1, 8)

@@ -63,7 +63,9 @@ def test_the_map_names_the_way_that_wins(link, rows, width, best):
     machine = cluster(4, "v100", link)
     found = {way: simulated(way, link, rows, width).seconds for way in WAYS}
     for way in WAYS:
-        told = estimate(way, rows, width, 8, machine).seconds
+        told = estimate(
+            way, rows=rows, width=width, depth=8, cluster=machine
+        ).seconds
         assert told == pytest.approx(found[way], rel=0.15), way
     found["one device"] = simulated("data", link, rows, width, 1).seconds
     assert min(found, key=found.get) == best
@@ -79,7 +81,9 @@ def test_the_parts_of_an_estimate(way, link, k):
     room = {"memory_bytes": 10**15, "link": link}
     step = traced(STEPS[way], k, 8192, 4096, 8, **room)
     found = cost(step)
-    told = estimate(way, 8192, 4096, 8, cluster(k, "v100", link))
+    told = estimate(
+        way, rows=8192, width=4096, depth=8, cluster=cluster(k, "v100", link)
+    )
     # Biases of layers split by their inputs are on every device.
     assert told.parameter_bytes == pytest.approx(
         found.parameter_bytes, rel=1e-3
@@ -153,10 +157,13 @@ def told_cost(k, times):
 def recorded():
     """Return what the chapter compares with estimates, and the estimates."""
     path = Path("book/_data/split_steps.json")
-    for way, link, k, *sizes, seconds in json.loads(path.read_text())["rows"]:
+    points = json.loads(path.read_text())["rows"]
+    for way, link, k, rows, width, seconds in points:
         machine = cluster(k, "v100", link)
-        told = estimate(way, *sizes, 8, machine).seconds
-        yield (way, link, k, *sizes), seconds, told
+        told = estimate(
+            way, rows=rows, width=width, depth=8, cluster=machine
+        ).seconds
+        yield (way, link, k, rows, width), seconds, told
 
 
 def test_wide_layers_are_estimated_within_a_sixth():
@@ -183,16 +190,17 @@ def test_the_record_is_what_is_simulated(way, link, k, rows, width):
 
 
 def test_one_device_leaves_the_others_idle():
-    sizes = 4096, 4096, 8
-    found = estimate(ONE_DEVICE, *sizes, cluster(4, "v100", "pcie3"))
-    assert found == estimate("data", *sizes, cluster(1, "v100", "pcie3"))
+    sizes = {"rows": 4096, "width": 4096, "depth": 8}
+    four, one = (cluster(k, "v100", "pcie3") for k in (4, 1))
+    found = estimate(ONE_DEVICE, **sizes, cluster=four)
+    assert found == estimate("data", **sizes, cluster=one)
     assert found.sending == 0
 
 
 @pytest.mark.parametrize("way", ["Data", ""])
 def test_ways_that_are_none(way):
     with pytest.raises(ValueError, match=f"way: '{way}'"):
-        estimate(way, 1, 1, 1, cluster(2))
+        estimate(way, rows=1, width=1, depth=1, cluster=cluster(2))
     with pytest.raises(ValueError, match=f"way: '{way}'"):
         boundary(way, 2, 1, 1.0)
 
@@ -200,9 +208,9 @@ def test_ways_that_are_none(way):
 def test_what_the_formulas_are_not_for():
     one = cluster(4, "v100", "nvlink2")
     with pytest.raises(ValueError, match=r"layers: 2, devices: 4"):
-        estimate("network", 4096, 64, depth=2, cluster=one)
+        estimate("network", rows=4096, width=64, depth=2, cluster=one)
     with pytest.raises(ValueError, match=r"rows: 3, at least: 4"):
-        estimate("data", 3, 64, depth=8, cluster=one)
+        estimate("data", rows=3, width=64, depth=8, cluster=one)
     nodes = cluster(8, ranks_per_node=4)
     with pytest.raises(ValueError, match=r"one node .*ranks_per_node: 4"):
-        estimate("layer", 64, 64, depth=8, cluster=nodes)
+        estimate("layer", rows=64, width=64, depth=8, cluster=nodes)

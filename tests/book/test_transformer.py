@@ -44,7 +44,12 @@ def test_kept_bytes_are_those_of_the_paper(b, t):
     unit = s * b * h
 
     def kept(recompute, rows):
-        return GPT.kept_bytes(b, t, recompute, rows) / unit
+        return (
+            GPT.kept_bytes(
+                b, tensor=t, recompute=recompute, sequence_parallel=rows
+            )
+            / unit
+        )
 
     assert kept("none", False) == pytest.approx(
         10 + 24 / t + 5 * a * s / (h * t)
@@ -62,7 +67,8 @@ def test_fused_attention_keeps_no_weights():
 def test_a_shared_sequence_is_kept_in_parts():
     for recompute in RECOMPUTE:
         one, four = (
-            GPT.kept_bytes(1, 2, recompute, context=c) for c in (1, 4)
+            GPT.kept_bytes(1, tensor=2, recompute=recompute, context=c)
+            for c in (1, 4)
         )
         assert four == one / 4
 
@@ -74,7 +80,7 @@ def test_gathered_inputs_are_kept_whole():
 
     def kept(gathered, **more):
         settings = {"recompute": "none"} | more
-        return few.kept_bytes(3, t, gathered=gathered, **settings)
+        return few.kept_bytes(3, tensor=t, gathered=gathered, **settings)
 
     inputs = 2 * 2 * tokens * 64 * (1 - 1 / t)
     assert kept("kept") - kept("again") == inputs
@@ -91,7 +97,7 @@ def test_two_inputs_of_a_block_of_the_mesh_are_470_megabytes():
     """The worked case of the module: seven eighths of 268 MB, twice."""
     llama = Transformer(4, 4096, 32, 32_000, 2048, key_heads=8, gated=True)
     again, kept = (
-        llama.kept_bytes(16, 8, "none", gathered=gathered)
+        llama.kept_bytes(16, tensor=8, recompute="none", gathered=gathered)
         for gathered in GATHERED
     )
     assert round((kept - again) / 1e6) == 470
@@ -104,7 +110,9 @@ def test_an_unknown_word_for_what_is_gathered_is_refused():
 
 def test_fewer_keys_and_a_gate_change_what_is_kept():
     plain, few, gate, dry = (
-        Transformer(2, 64, 8, 100, 10, **changes).kept_bytes(1, 1, "none")
+        Transformer(2, 64, 8, 100, 10, **changes).kept_bytes(
+            1, tensor=1, recompute="none"
+        )
         for changes in (
             {},
             {"key_heads": 2},

@@ -49,7 +49,9 @@ def attend(way, causal, kernel, dtype=torch.float64, group=None, seed=0):
     rank, world_size = dist.get_rank(group), dist.get_world_size(group)
     device = rank_device()
     *three, gradient = (
-        own_part(x, 2, rank, world_size, balanced).to(device)
+        own_part(x, 2, rank=rank, world_size=world_size, balanced=balanced).to(
+            device
+        )
         for x in wholes(dtype, seed=seed)
     )
     leaves = [x.requires_grad_() for x in three]

@@ -407,7 +407,7 @@ REFUSED = [
     (lambda: buckets([X]).rebuild([0, 0]), r"order: \[0, 0\], parameters: 1"),
     (lambda: assign([X], nan), r"bucket_bytes: nan"),
     (lambda: join_sequence([X, X[:2]], 0), r"rank 1: \(2, 3\)"),
-    (lambda: own_part(X, 2, 0, 2), r"dim: 2, shape: \(4, 3\)"),
+    (lambda: own_part(X, 2, rank=0, world_size=2), r"dim: 2, shape: \(4, 3\)"),
     (lambda: dpkit.Pipeline(stages(), DEVICES, [[], []]), r"no actions .*: 2"),
     (lambda: lp.allgather_forward([X, X], dim=5), r"dim: 5, shape: \(4, 3\)"),
     (lambda: allreduce_plan("ring", 0), r"\(p: 0\)"),

@@ -206,11 +206,13 @@ def test_a_cpu_takes_what_was_measured(half_flops, half_bytes):
     cluster = Cluster(1, accelerator, found.link, found.host)
     for n in (1, 10_000, 10**9):
         for kind, work in (
-            ("product float32", (n, 0)),
-            ("elementwise", (0, n)),
+            ("product float32", {"flops": n, "num_bytes": 0}),
+            ("elementwise", {"flops": 0, "num_bytes": n}),
         ):
             clock = Clock(cluster)
-            clock.compute(0, kind, operation_seconds(accelerator, *work))
+            clock.compute(
+                0, kind, seconds=operation_seconds(accelerator, **work)
+            )
             clock.wait(0)
             assert clock.now() == pytest.approx(law[kind](n), rel=1e-4)
     for kind, rate in (("fast", 1.5e11), ("other", 4e10)):
@@ -219,12 +221,22 @@ def test_a_cpu_takes_what_was_measured(half_flops, half_bytes):
     clock = Clock(cluster)
     clock.begin_backward()
     for _ in range(100):
-        clock.compute(0, "x", operation_seconds(accelerator, 0, 1))
+        clock.compute(
+            0,
+            "x",
+            seconds=operation_seconds(accelerator, flops=0, num_bytes=1),
+        )
     clock.end_backward()
     expected = law["backward"](100) - law["backward"](0)
     assert clock.now() == pytest.approx(expected, rel=1e-4)
     clock = Clock(cluster)
-    clock.copy(None, 0, copy_seconds(found.link, 1e6), 10**6, blocking=True)
+    clock.copy(
+        None,
+        0,
+        seconds=copy_seconds(found.link, 1e6),
+        num_bytes=10**6,
+        blocking=True,
+    )
     assert clock.now() == pytest.approx(law["copy"](1e6), rel=1e-4)
     assert found.host.view_seconds == pytest.approx(9e-7)
     assert found.host.new_memory_bytes_per_second == pytest.approx(1e10)
@@ -320,12 +332,12 @@ def test_a_simulated_gpu_is_found_again(monkeypatch):
         full = achieved_flops_per_second(true, "float32", kind)
         assert 0.5 * full < reached < full
     for n in (1, 10**6, 10**12):
-        assert operation_seconds(same, n, 0) == pytest.approx(
-            operation_seconds(true, n, 0), rel=1e-4
+        assert operation_seconds(same, flops=n, num_bytes=0) == pytest.approx(
+            operation_seconds(true, flops=n, num_bytes=0), rel=1e-4
         )
     for n in (1, 10**6, 10**12):
-        assert operation_seconds(same, 0, n) == pytest.approx(
-            operation_seconds(true, 0, n), rel=1e-4
+        assert operation_seconds(same, flops=0, num_bytes=n) == pytest.approx(
+            operation_seconds(true, flops=0, num_bytes=n), rel=1e-4
         )
     for part in fields(HOSTS[host]):
         if part.name not in ("name", "sources"):

@@ -37,7 +37,7 @@ from dpkit.sim.clock.clock import Clock
 from dpkit.sim.hardware.clusters import cluster
 clock = Clock(cluster())
 timeline = sim.Timeline(clock.record())
-clock.compute(0, "mm", 1e-3)
+clock.compute(0, "mm", seconds=1e-3)
 assert "<svg" in timeline._repr_svg_()
 print({"torch", "matplotlib", "numpy"} & set(sys.modules))
 """

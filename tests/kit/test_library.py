@@ -327,7 +327,9 @@ def test_what_nccl_is_asked_for(calls):
     flats = [OnGpu(0), OnGpu(1)]
     parts = [(0, 0, 3), (1, 1, 3)]
     for operation, op in zip(TRIPS, ("mean", "max", "sum", "sum", "min")):
-        library.perform(library.LIBRARY, operation, ring(2), flats, op, root=1)
+        library.perform(
+            library.LIBRARY, operation, ring(2), flats, op=op, root=1
+        )
     assert calls == [
         ("all_reduce", (flats,), {"op": 0}),
         ("reduce_scatter", (flats, parts), {"op": 2}),

@@ -96,7 +96,10 @@ def test_parts_hold_each_position_once(size, balanced):
     parts = [positions(20, r, size, balanced) for r in range(size)]
     assert sorted(torch.cat(parts).tolist()) == list(range(20))
     x = torch.arange(40).view(2, 20)
-    cut = [own_part(x, 1, r, size, balanced) for r in range(size)]
+    cut = [
+        own_part(x, 1, rank=r, world_size=size, balanced=balanced)
+        for r in range(size)
+    ]
     assert join_sequence(cut, 1, balanced).equal(x)
     assert all(part[0].equal(p) for part, p in zip(cut, parts))
 
@@ -120,7 +123,13 @@ def test_balanced_parts_see_as_many_keys(size):
 )
 def test_lengths_that_ranks_do_not_divide(length, size, balanced, words):
     with pytest.raises(ValueError, match=words):
-        own_part(torch.zeros(1, length), 1, 0, size, balanced)
+        own_part(
+            torch.zeros(1, length),
+            1,
+            rank=0,
+            world_size=size,
+            balanced=balanced,
+        )
 
 
 def test_ranks_that_are_not_there():

@@ -300,8 +300,8 @@ def test_a_clock_that_stands_for_several():
     clock = Clock(cluster(5))
     clock.stand_for(3)
     spans = clock.record()
-    clock.copy(None, 0, 1.0, 8, share=0.4)
-    clock.copy(None, 0, 1.0, 8, share=0.4)
+    clock.copy(None, 0, seconds=1.0, num_bytes=8, share=0.4)
+    clock.copy(None, 0, seconds=1.0, num_bytes=8, share=0.4)
     clock.stop_recording()
     copies = [span for span in spans if span.kind == "copy"]
     assert [round(s.end - s.start, 6) for s in copies] == [2.0, 2.0]

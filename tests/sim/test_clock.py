@@ -46,8 +46,8 @@ def times(made, device):
 
 def test_a_launch_returns_before_the_work_is_done():
     made = clock()
-    made.compute(0, "mm", 10.0)
-    made.compute(0, "mm", 10.0)
+    made.compute(0, "mm", seconds=10.0)
+    made.compute(0, "mm", seconds=10.0)
     assert made.now() == 2.0
     made.wait(0)
     assert made.now() == 21.0
@@ -79,7 +79,7 @@ def test_a_long_wait_takes_a_few_polls_more_than_a_short_one():
     before = made.now()
     made.poll(0)
     assert made.now() - before == pytest.approx(before / 1000)
-    made.compute(0, "mm", 1.0)
+    made.compute(0, "mm", seconds=1.0)
     before = made.now()
     made.poll(0)
     assert made.now() - before == pytest.approx(1e-6)
@@ -88,21 +88,21 @@ def test_a_long_wait_takes_a_few_polls_more_than_a_short_one():
 def test_small_work_waits_for_its_launch():
     made = clock()
     for _ in range(3):
-        made.compute(0, "add", 0.25)
+        made.compute(0, "add", seconds=0.25)
     made.wait(0)
     assert made.now() == 3.25
 
 
 def test_an_operation_of_two_kernels_is_launched_twice():
     made = clock()
-    made.compute(0, "convolution_backward", 10.0, launches=2)
+    made.compute(0, "convolution_backward", seconds=10.0, launches=2)
     assert made.now() == 2.0
 
 
 def test_one_host_drives_all_devices():
     made = clock(count=2)
     for device in (0, 1):
-        made.compute(device, "mm", 10.0)
+        made.compute(device, "mm", seconds=10.0)
     made.wait(0)
     made.wait(1)
     assert made.now() == 12.0
@@ -111,7 +111,7 @@ def test_one_host_drives_all_devices():
 def test_each_device_may_have_its_host():
     made = clock(count=2, hosts="per_device")
     for device in (0, 1):
-        made.compute(device, "mm", 10.0)
+        made.compute(device, "mm", seconds=10.0)
         made.wait(device)
     assert made.now(0) == made.now(1) == made.now() == 11.0
 
@@ -125,7 +125,7 @@ def test_hosts_catch_up_with_the_latest():
 
 def test_waiting_for_one_device_does_not_wait_for_the_others():
     made = clock(count=2)
-    made.compute(1, "mm", 10.0)
+    made.compute(1, "mm", seconds=10.0)
     made.wait(0)
     assert made.now() == 1.0
 
@@ -133,7 +133,7 @@ def test_waiting_for_one_device_does_not_wait_for_the_others():
 def test_a_slow_device_takes_longer():
     made = clock(count=2, slow={1: 1.5})
     for device in (0, 1):
-        made.compute(device, "mm", 10.0)
+        made.compute(device, "mm", seconds=10.0)
     assert times(made, "sim:0") == [("mm", 1.0, 11.0)]
     assert times(made, "sim:1") == [("mm", 2.0, 17.0)]
 
@@ -142,9 +142,9 @@ def test_two_streams_share_the_compute():
     """Side by side takes as long as one after the other."""
     one_stream, two_streams = clock(), clock()
     for stream in (0, 1):
-        one_stream.compute(0, "mm", 10.0)
+        one_stream.compute(0, "mm", seconds=10.0)
         two_streams.current[0] = stream
-        two_streams.compute(0, "mm", 10.0)
+        two_streams.compute(0, "mm", seconds=10.0)
     for made in (one_stream, two_streams):
         made.wait(0)
     assert one_stream.now() == two_streams.now() == 21.0
@@ -152,13 +152,13 @@ def test_two_streams_share_the_compute():
 
 def test_a_stream_fills_what_another_leaves_free():
     made = clock(count=2)
-    made.compute(1, "before", 7.0)
+    made.compute(1, "before", seconds=7.0)
     event = made.mark_stream(1, 0)
     made.mark_stream(0, 1, event)  # stream 1 waits for device 1
     made.current[0] = 1
-    made.compute(0, "later", 2.0)
+    made.compute(0, "later", seconds=2.0)
     made.current[0] = 0
-    made.compute(0, "sooner", 3.0)
+    made.compute(0, "sooner", seconds=3.0)
     assert times(made, "sim:0") == [("sooner", 3.0, 6.0), ("later", 8.0, 10.0)]
 
 
@@ -166,9 +166,9 @@ def test_a_small_operation_on_another_stream_does_not_wait_for_all():
     """It waits for the one that runs, not for all that Python has issued."""
     made = clock()
     for _ in range(3):
-        made.compute(0, "mm", 10.0)
+        made.compute(0, "mm", seconds=10.0)
     made.current[0] = 1
-    made.compute(0, "add", 1.0)
+    made.compute(0, "add", seconds=1.0)
     assert times(made, "sim:0") == [
         ("mm", 1.0, 11.0),
         ("add", 11.0, 12.0),
@@ -181,20 +181,20 @@ def test_the_order_is_that_of_time_whatever_is_asked_first():
     """Asking when one is done does not put it before the others."""
     made = clock()
     for _ in range(3):
-        made.compute(0, "mm", 10.0)
+        made.compute(0, "mm", seconds=10.0)
     last = made.mark_stream(0, 0)
     made.current[0] = 1
-    made.compute(0, "add", 1.0)
+    made.compute(0, "add", seconds=1.0)
     assert made.end_of(last) == 32 * SECOND
 
 
 def test_asking_whether_it_is_done_changes_nothing():
     made = clock()
-    made.compute(0, "mm", 10.0)
-    made.compute(0, "mm", 10.0)
+    made.compute(0, "mm", seconds=10.0)
+    made.compute(0, "mm", seconds=10.0)
     assert not made.is_done(made.mark_stream(0, 0), 0)
     made.current[0] = 1
-    made.compute(0, "add", 1.0)
+    made.compute(0, "add", seconds=1.0)
     made.wait(0, stream=1)
     assert made.now() == 12.0
     made.current[0] = 0
@@ -209,7 +209,7 @@ def test_threads_of_python_have_streams_and_issuers_of_their_own():
 
     def other():
         found.append((made.current[0], made.hosts.in_backward))
-        made.compute(0, "add", 1.0)
+        made.compute(0, "add", seconds=1.0)
 
     made.current[0] = 1
     made.begin_backward()
@@ -225,9 +225,9 @@ def test_threads_of_python_have_streams_and_issuers_of_their_own():
 
 def test_a_copy_is_a_barrier_on_both_ends():
     made = clock(count=2)
-    made.compute(0, "mm", 10.0)
-    made.copy(0, 1, 5.0, 100)
-    made.compute(1, "add", 1.0)
+    made.compute(0, "mm", seconds=10.0)
+    made.copy(0, 1, seconds=5.0, num_bytes=100)
+    made.compute(1, "add", seconds=1.0)
     assert times(made, "sim:0")[1] == ("copy to sim:1", 11.0, 16.0)
     assert times(made, "sim:1") == [
         ("copy from sim:0", 11.0, 16.0),
@@ -238,7 +238,7 @@ def test_a_copy_is_a_barrier_on_both_ends():
 def test_the_port_of_a_star_s_root_is_the_bottleneck():
     made = clock(count=4)
     for device in (1, 2, 3):
-        made.copy(device, 0, 10.0, 100)
+        made.copy(device, 0, seconds=10.0, num_bytes=100)
     made.wait(0)
     assert made.now() == 1.0 + 3 * 10.0
 
@@ -246,9 +246,9 @@ def test_the_port_of_a_star_s_root_is_the_bottleneck():
 def test_ports_are_full_duplex():
     """On streams of their own, there and back at once."""
     made = clock(count=2)
-    made.copy(0, 1, 10.0, 100)
+    made.copy(0, 1, seconds=10.0, num_bytes=100)
     made.current[:] = [1, 1]
-    made.copy(1, 0, 10.0, 100)
+    made.copy(1, 0, seconds=10.0, num_bytes=100)
     for device in (0, 1):
         made.wait(device)
     assert made.now() == 12.0
@@ -257,8 +257,8 @@ def test_ports_are_full_duplex():
 @pytest.mark.parametrize(("link", "seconds"), [(NVLINK, 12.0), (PCIE, 21.0)])
 def test_pairs_share_the_path_through_the_host(link, seconds):
     made = clock(link=link)
-    made.copy(0, 1, 10.0, 100)
-    made.copy(2, 3, 10.0, 100)
+    made.copy(0, 1, seconds=10.0, num_bytes=100)
+    made.copy(2, 3, seconds=10.0, num_bytes=100)
     for device in range(4):
         made.wait(device)
     assert made.now() == seconds
@@ -266,8 +266,8 @@ def test_pairs_share_the_path_through_the_host(link, seconds):
 
 def test_the_host_waits_for_a_blocking_copy():
     made = clock()
-    made.compute(0, "mm", 10.0)
-    made.copy(0, None, 5.0, 100, blocking=True)
+    made.compute(0, "mm", seconds=10.0)
+    made.copy(0, None, seconds=5.0, num_bytes=100, blocking=True)
     assert made.now() == 16.0
 
 
@@ -276,7 +276,7 @@ def test_backward_runs_a_thread_for_each_device():
     made = clock(count=2)
     made.begin_backward()
     for device in (1, 1, 0, 0):
-        made.compute(device, "mm", 10.0)
+        made.compute(device, "mm", seconds=10.0)
     made.end_backward()
     assert made.now() == 1.0  # two launches of half a second, on each
     for device in ("sim:0", "sim:1"):
@@ -288,11 +288,11 @@ def test_backward_places_work_in_the_order_of_issue():
     made = clock(count=2)
     made.begin_backward()
     for _ in range(4):
-        made.compute(1, "mm", 10.0)
-    issued = made.copy(1, 0, 5.0, 100)
-    made.compute(0, "mm", 10.0)
+        made.compute(1, "mm", seconds=10.0)
+    issued = made.copy(1, 0, seconds=5.0, num_bytes=100)
+    made.compute(0, "mm", seconds=10.0)
     made.hosts.await_thread(0, issued)
-    made.compute(0, "add", 1.0)
+    made.compute(0, "add", seconds=1.0)
     made.end_backward()
     assert times(made, "sim:0") == [
         ("mm", 0.5, 10.5),
@@ -306,7 +306,7 @@ def test_backward_inside_backward():
     made = clock(count=2)
     made.begin_backward()
     made.begin_backward()
-    made.compute(0, "mm", 10.0)
+    made.compute(0, "mm", seconds=10.0)
     made.end_backward()
     assert made.hosts.in_backward
     made.end_backward()
@@ -319,16 +319,16 @@ def test_a_cpu_works_by_itself():
     toy = clock().cluster
     accelerator = replace(toy.accelerator, synchronous=True)
     made = Clock(replace(toy, accelerator=accelerator))
-    made.compute(0, "mm", 10.0)
+    made.compute(0, "mm", seconds=10.0)
     assert made.now() == 11.0
 
 
 def test_the_host_row_has_no_gap():
     """What the host does and waits for adds up to its time."""
     made = clock()
-    made.compute(0, "mm", 10.0)
+    made.compute(0, "mm", seconds=10.0)
     made.hosts.busy(0, "view", 0.25)
-    made.copy(0, None, 5.0, 100, blocking=True)
+    made.copy(0, None, seconds=5.0, num_bytes=100, blocking=True)
     host = [s for s in made.spans if s.device == "host"]
     assert sum(s.end - s.start for s in host) == made.now()
 
@@ -338,7 +338,7 @@ def test_the_host_goes_on_when_the_last_thread_is_done():
     made.begin_backward()
     for device, count in enumerate((1, 4, 2)):
         for _ in range(count):
-            made.compute(device, "mm", 10.0)
+            made.compute(device, "mm", seconds=10.0)
     made.end_backward()
     assert made.now() == 4 * 0.5
 
@@ -346,24 +346,24 @@ def test_the_host_goes_on_when_the_last_thread_is_done():
 def test_both_hosts_pay_for_a_copy_between_their_devices():
     made = clock(count=2, hosts="per_device")
     made.hosts.busy(1, "python", 5.0)
-    made.copy(0, 1, 10.0, 100)
+    made.copy(0, 1, seconds=10.0, num_bytes=100)
     assert (made.now(0), made.now(1)) == (1.0, 6.0)
     assert times(made, "sim:0") == [("copy to sim:1", 6.0, 16.0)]
 
 
 def test_a_blocking_copy_waits_for_its_own_stream():
     made = clock()
-    made.compute(0, "mm", 50.0)
+    made.compute(0, "mm", seconds=50.0)
     made.current[0] = 1
-    made.copy(None, 0, 5.0, 100, blocking=True)
+    made.copy(None, 0, seconds=5.0, num_bytes=100, blocking=True)
     assert made.now() == 2.0 + 5.0
 
 
 def test_waiting_for_a_stream_leaves_the_others_at_work():
     made = clock()
-    made.copy(None, 0, 5.0, 100)
+    made.copy(None, 0, seconds=5.0, num_bytes=100)
     made.current[0] = 1
-    made.compute(0, "mm", 50.0)
+    made.compute(0, "mm", seconds=50.0)
     made.wait(0, stream=0)
     assert made.now() == 6.0
     made.wait(0)
@@ -372,7 +372,7 @@ def test_waiting_for_a_stream_leaves_the_others_at_work():
 
 def test_a_slow_device_copies_at_the_usual_pace():
     made = clock(count=2, slow={1: 2.0})
-    made.copy(0, 1, 10.0, 100)
+    made.copy(0, 1, seconds=10.0, num_bytes=100)
     assert times(made, "sim:1") == [("copy from sim:0", 1.0, 11.0)]
 
 
@@ -389,7 +389,7 @@ def test_copies_of_two_devices_share_the_path_to_the_host(to_the_host):
     made = clock()
     for device in (0, 1):
         ends = (device, None) if to_the_host else (None, device)
-        made.copy(*ends, 10.0, 100)
+        made.copy(*ends, seconds=10.0, num_bytes=100)
     for device in (0, 1):
         made.wait(device)
     assert made.now() == 1.0 + 2 * 10.0
@@ -410,11 +410,13 @@ def test_each_device_has_a_port_to_other_nodes():
     free = replace(TOY_HOST, launch_seconds=0.0)
     made = Clock(cluster(4, host=free, ranks_per_node=2))
     made.spans = made.record()
-    made.copy(0, 2, 1.0, 1)
-    made.copy(1, 3, 1.0, 1)
+    made.copy(0, 2, seconds=1.0, num_bytes=1)
+    made.copy(1, 3, seconds=1.0, num_bytes=1)
     made.current[:] = [made.new_stream(d) for d in range(4)]
-    made.copy(0, 1, 1.0, 1)
-    made.copy(0, 3, 1.0, 1)  # the ports of 0 and 3 across are taken
+    made.copy(0, 1, seconds=1.0, num_bytes=1)
+    made.copy(
+        0, 3, seconds=1.0, num_bytes=1
+    )  # the ports of 0 and 3 across are taken
     assert ends(made) == {
         ("sim:0", "sim:2"): 1.0,
         ("sim:1", "sim:3"): 1.0,
@@ -428,8 +430,8 @@ def test_each_node_has_a_path_through_its_host():
     for nodes, last in ((None, 2.0), (2, 1.0)):
         made = Clock(cluster(4, link=PCIE, host=free, ranks_per_node=nodes))
         made.spans = made.record()
-        made.copy(0, 1, 1.0, 1)
-        made.copy(2, 3, 1.0, 1)
+        made.copy(0, 1, seconds=1.0, num_bytes=1)
+        made.copy(2, 3, seconds=1.0, num_bytes=1)
         assert ends(made)["sim:2", "sim:3"] == last
 
 
@@ -442,7 +444,7 @@ def test_slow_copies_to_the_host_share_its_path(share, expected):
     made = Clock(cluster(4, host=free, hosts="per_device"))
     made.spans = made.record()
     for device in range(4):
-        made.copy(device, None, 1.0, 1, share=share)
+        made.copy(device, None, seconds=1.0, num_bytes=1, share=share)
     assert list(ends(made).values()) == expected
 
 
@@ -455,7 +457,7 @@ def test_each_switch_has_a_path_to_the_host():
         )
         made.spans = made.record()
         for device in (0, 1, 2, 4):
-            made.copy(device, None, 1.0, 1)
+            made.copy(device, None, seconds=1.0, num_bytes=1)
         assert list(ends(made).values()) == expected
 
 
@@ -464,7 +466,7 @@ def test_copies_inside_two_switches_pass_at_once():
     made = Clock(cluster(4, link=PCIE, host=free, devices_per_switch=2))
     made.spans = made.record()
     for source, target in ((0, 1), (2, 3), (1, 2)):
-        made.copy(source, target, 1.0, 1)
+        made.copy(source, target, seconds=1.0, num_bytes=1)
     assert list(ends(made).values()) == [1.0, 2.0, 1.0]
 
 
@@ -474,9 +476,9 @@ def test_a_link_and_a_network_that_are_alike_are_two():
         cluster(4, link=NVLINK, network=NVLINK, host=free, ranks_per_node=2)
     )
     made.spans = made.record()
-    made.copy(0, 1, 1.0, 1)
+    made.copy(0, 1, seconds=1.0, num_bytes=1)
     made.current[:] = [made.new_stream(d) for d in range(4)]
-    made.copy(0, 2, 1.0, 1)
+    made.copy(0, 2, seconds=1.0, num_bytes=1)
     assert ends(made) == {("sim:0", "sim:1"): 1.0, ("sim:0", "sim:2"): 1.0}
 
 
@@ -484,11 +486,11 @@ def test_communication_threads_issue_no_earlier_than_asked():
     made = Clock(cluster(2, host=TOY_HOST, hosts="per_device"))
     made.spans = made.record()
     with made.communication_threads({1: 5 * SECOND}):
-        made.compute(1, "add", 1.0)
-        made.compute(1, "add", 1.0)
+        made.compute(1, "add", seconds=1.0)
+        made.compute(1, "add", seconds=1.0)
     assert made.mark(1) == 0  # the host itself has gone on
     with made.communication_threads({1: 0}):
-        made.compute(1, "add", 1.0)
+        made.compute(1, "add", seconds=1.0)
     assert times(made, "host:1")[-1] == ("add", 6.0, 6.5)
     starts = [start for _, start, _ in times(made, "sim:1")]
     assert starts == [5.5, 6.5, 7.5]
@@ -499,9 +501,9 @@ def test_a_collective_in_backward_comes_before_what_needs_it():
     made = clock(count=2)
     made.begin_backward()
     for _ in range(4):
-        made.compute(1, "mm", 1.0)
-    made.collective([0, 1], "allreduce", 1.0, 100)
-    made.compute(0, "add", 1.0)
+        made.compute(1, "mm", seconds=1.0)
+    made.collective([0, 1], name="allreduce", seconds=1.0, num_bytes=100)
+    made.compute(0, "add", seconds=1.0)
     made.end_backward()
     names = [name for name, _, _ in times(made, "sim:0")]
     assert names == ["allreduce", "add"]
@@ -514,7 +516,7 @@ def test_the_host_goes_on_when_the_slowest_thread_of_backward_is_done(last):
     made.begin_backward()
     for device in range(3):
         for _ in range(9 if device == last else 2):
-            made.compute(device, "mm", 1.0)
+            made.compute(device, "mm", seconds=1.0)
     made.end_backward()
     assert made.now() == 4.5
 
@@ -523,10 +525,14 @@ def test_a_collective_between_nodes_leaves_the_links_inside_free():
     free = replace(TOY_HOST, launch_seconds=0.0)
     made = Clock(cluster(8, host=free, ranks_per_node=4))
     made.spans = made.record()
-    made.collective([0, 1, 4, 5], "allreduce", 10.0, 100)
+    made.collective(
+        [0, 1, 4, 5], name="allreduce", seconds=10.0, num_bytes=100
+    )
     made.current[:] = [made.new_stream(d) for d in range(8)]
-    made.copy(2, 3, 1.0, 1)
-    made.copy(4, 3, 1.0, 1)  # the ring of 0 and 4 leaves from 4
+    made.copy(2, 3, seconds=1.0, num_bytes=1)
+    made.copy(
+        4, 3, seconds=1.0, num_bytes=1
+    )  # the ring of 0 and 4 leaves from 4
     assert ends(made) == {("sim:2", "sim:3"): 1.0, ("sim:4", "sim:3"): 11.0}
 
 
@@ -534,7 +540,7 @@ def test_a_collective_of_one_device_a_node_uses_no_link_inside():
     free = replace(TOY_HOST, launch_seconds=0.0)
     made = Clock(cluster(8, host=free, ranks_per_node=4))
     made.spans = made.record()
-    made.collective([0, 4], "allreduce", 10.0, 100)
+    made.collective([0, 4], name="allreduce", seconds=10.0, num_bytes=100)
     made.current[:] = [made.new_stream(d) for d in range(8)]
-    made.copy(0, 1, 1.0, 1)
+    made.copy(0, 1, seconds=1.0, num_bytes=1)
     assert ends(made) == {("sim:0", "sim:1"): 1.0}

@@ -237,7 +237,11 @@ def _check_blocks(device):
         assert span.flops == 64 * 4 * 256 * blocks * 128**2
         assert span.num_bytes == 4 * x.nbytes + 64 * 2 * LENGTH * 4
         seconds = operation_seconds(
-            ACCELERATORS["a100"], span.flops / 0.9, 0, "bfloat16", "flash"
+            ACCELERATORS["a100"],
+            flops=span.flops / 0.9,
+            num_bytes=0,
+            dtype="bfloat16",
+            kind="flash",
         )
         assert span.end - span.start == pytest.approx(seconds)
 

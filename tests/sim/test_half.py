@@ -87,7 +87,9 @@ def test_the_clock_charges_the_rate_and_the_bytes_of_float16():
     spans = [s for s in timeline.spans if s.num_bytes]
     assert [(s.name, s.num_bytes) for s in spans] == [("mm", 3 * half.nbytes)]
     a100 = sim.ACCELERATORS["a100"]
-    expected = operation_seconds(a100, 2 * 512**3, 3 * half.nbytes, "float16")
+    expected = operation_seconds(
+        a100, flops=2 * 512**3, num_bytes=3 * half.nbytes, dtype="float16"
+    )
     assert spans[0].end - spans[0].start == pytest.approx(expected)
 
 

@@ -7,7 +7,7 @@ from random import Random
 from dpbook.assignment.asked import Asked
 from dpbook.exercises.pipelines import CHART, check_read_chart
 from dpbook.exercises.sharding import Read, check_read_backward
-from dpkit.schedules import Action, most_in_flight, one_f_one_b, parse
+from dpkit.schedules import FORWARD, Action, most_in_flight, one_f_one_b, parse
 
 Starts = Mapping[str, int]
 WORDS = {3: "three", 4: "four"}
@@ -51,7 +51,7 @@ def needed_by(action: Action, num_stages: int) -> set[str]:
         ['1F4', '2B4']
     """
     stage, kind, m = action
-    if kind == "F":
+    if kind == FORWARD:
         return {f"{stage - 1}F{m}"} if stage else set()
     last = stage == num_stages - 1
     return {f"{stage}F{m}"} | (set() if last else {f"{stage + 1}B{m}"})

@@ -36,20 +36,39 @@ def published_steps(path: str | Path) -> Iterator[Step]:
     for gpu, machine in MACHINE_OF.items():
         for name, gpus, _, examples, measured, _ in foundry[gpu]:
             layers, width, heads = foundry["sizes"][name]
-            others = foundry["vocabulary"], foundry["sequence"]
-            net = own_network(layers, width, heads, *others)
+            net = own_network(
+                layers=layers,
+                width=width,
+                heads=heads,
+                words=foundry["vocabulary"],
+                sequence=foundry["sequence"],
+            )
             group = f"ZeRO-3 on {gpu.upper()}"
             found = _calculated(net, examples, machine, gpus)
-            yield Step(group, name, gpus, measured, found)
+            yield Step(
+                group,
+                network=name,
+                num_gpus=gpus,
+                measured=measured,
+                calculated=found,
+            )
     for name, gpus, _, examples, measured, _ in record["fsdp2"]["a100"]:
         if name in _NAMED:
             net = MODELS[_NAMED[name]]
             found = _calculated(net, examples, MACHINE_OF["a100"], gpus)
-            yield Step("FSDP2 on A100", name, gpus, measured, found)
+            yield Step(
+                "FSDP2 on A100",
+                network=name,
+                num_gpus=gpus,
+                measured=measured,
+                calculated=found,
+            )
 
 
 def _calculated(net: Any, examples: int, machine: str, gpus: int) -> float:
-    _, cost = fastest(net, examples, MACHINES[machine], gpus // NODE)
+    _, cost = fastest(
+        net, examples, machine=MACHINES[machine], num_machines=gpus // NODE
+    )
     assert cost is not None
     return float(examples * net.sequence / cost.seconds.total / gpus)
 

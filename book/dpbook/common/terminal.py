@@ -59,6 +59,10 @@ def _start(words: list[str], folder: str, printed: int) -> Process:
     assert option == "-m"
     path = [folder, *ROOTS, *sys.path]
     command = Command(
-        RUN_MODULE, [module, *arguments], environment, folder, path
+        RUN_MODULE,
+        [module, *arguments],
+        environment=environment,
+        cwd=folder,
+        path=path,
     )
     return server.fork(command, [0, printed, printed])

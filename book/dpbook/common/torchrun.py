@@ -81,7 +81,11 @@ def _start(words: Sequence[str], errors: int) -> tuple[Process, IO[bytes]]:
         else:
             folder, path = os.getcwd(), absolute_path()
             command = Command(
-                FORKED_TORCHRUN, [*words], environment, folder, path
+                FORKED_TORCHRUN,
+                [*words],
+                environment=environment,
+                cwd=folder,
+                path=path,
             )
             run = server.fork(command, [0, write, errors])
     except BaseException:

@@ -20,7 +20,10 @@ def check_crossover(answer: Answer) -> None:
         expected = next(
             n
             for n in range(1, 100_000)
-            if operation_seconds(accelerator, 2 * n**3, 12 * n**2) > launch
+            if operation_seconds(
+                accelerator, flops=2 * n**3, num_bytes=12 * n**2
+            )
+            > launch
         )
         case = f"{name} with launches of {1e6 * launch:g} µs"
         require_same(answer(accelerator, host), expected, case)

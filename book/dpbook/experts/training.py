@@ -23,7 +23,7 @@ BATCH, RATE = 100, 3e-3
 class Remedy:
     """What keeps experts equally busy."""
 
-    weight_of_loss: float = 0.0  # of balance_loss, beside the loss
+    weight_of_loss: float = 0.0  # of balance_loss, added to the loss
     bias_step: float = 0.0  # by how much moved_bias moves, after each step
 
 

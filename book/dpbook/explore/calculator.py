@@ -117,11 +117,26 @@ def show_run(
     """
     kind = MACHINES[machine]
     if model == OWN:
-        net = own_network(layers, width, heads, words, sequence)
+        net = own_network(
+            layers=layers,
+            width=width,
+            heads=heads,
+            words=words,
+            sequence=sequence,
+        )
     else:
         net = replace(MODELS[model], sequence=sequence)
-    case, cost = fastest(net, examples, kind, machines, program)
-    run = Run(case, machine, kind, machines, tokens * 1e9, price)
+    case, cost = fastest(
+        net, examples, machine=kind, num_machines=machines, program=program
+    )
+    run = Run(
+        case,
+        machine,
+        machine=kind,
+        num_machines=machines,
+        tokens=tokens * 1e9,
+        price=price,
+    )
     if cost is None:
         raise SettingError(
             "no layout uses all GPUs: the examples of a step do not divide "
@@ -136,7 +151,7 @@ def show_run(
 
 
 def own_network(
-    layers: int, width: int, heads: int, words: int, sequence: int
+    *, layers: int, width: int, heads: int, words: int, sequence: int
 ) -> Planned:
     """Return a network that is built like Llama 2, of any size.
 
@@ -146,7 +161,8 @@ def own_network(
         SettingError: the heads do not divide the width.
 
     Example:
-        >>> net = own_network(32, 4096, 32, 32_000, 4096)
+        >>> net = own_network(layers=32, width=4096, heads=32,
+        ...                   words=32_000, sequence=4096)
         >>> f"{net.parameters / 1e9:.2f} billion"
         '6.74 billion'
     """
@@ -164,6 +180,7 @@ def own_network(
 def fastest(
     net: Planned,
     examples: int,
+    *,
     machine: Machine,
     num_machines: int,
     program: str = EAGER,
@@ -173,13 +190,15 @@ def fastest(
     If none fits, it is the layout that needs the least memory, and if there
     is no layout, None.
     """
-    case = _case(net, examples, machine, num_machines, program)
+    case = _case(
+        net, examples, machine=machine, count=num_machines, program=program
+    )
     found = search(case)
     return case, found.plans[0] if found.plans else found.smallest
 
 
 def _case(
-    net: Planned, examples: int, machine: Machine, count: int, program: str
+    net: Planned, examples: int, *, machine: Machine, count: int, program: str
 ) -> Case:
     if machine.accelerator == "v100":  # it has no fast bfloat16
         net = replace(net, dtype="float16")
@@ -204,7 +223,9 @@ def _fewest_of(
     whole = net.parameters * BYTES_OF_PARAMETER
     count = 1
     while count <= MOST_MACHINES:
-        case = _case(net, examples, machine, count, program)
+        case = _case(
+            net, examples, machine=machine, count=count, program=program
+        )
         # All GPUs together hold the parameters once at least.
         if case.room * NODE * count >= whole and _fits(case):
             return count

@@ -41,7 +41,12 @@ class _Batch:
     def estimate(self, way: str) -> Estimate:
         """Return what a way costs."""
         return estimate(
-            way, self.rows, self.width, DEPTH, self.machine, self.dtype
+            way,
+            rows=self.rows,
+            width=self.width,
+            depth=DEPTH,
+            cluster=self.machine,
+            dtype=self.dtype,
         )
 
     def needs(self, way: str) -> float:

@@ -25,7 +25,11 @@ from dpkit.sim.hardware import cluster
 from dpkit.units import show_memory
 
 SMALL = "1.3B, 24 layers"
-NETWORKS = {SMALL: own_network(24, 2048, 16, 32_000, 4096)} | MODELS
+NETWORKS = {
+    SMALL: own_network(
+        layers=24, width=2048, heads=16, words=32_000, sequence=4096
+    )
+} | MODELS
 POWERS = tuple(2**i for i in range(11))
 EXAMPLES = (1, 2, 4, 8, 16, 32, 64)
 STAGES = (0, 1, 2, 3)

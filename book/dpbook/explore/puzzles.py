@@ -252,11 +252,15 @@ def exchanged(node: Sequence[str]) -> tuple[int, int, int]:
         >>> exchanged(["a0", "b0", "c0", "d0"])
         (320, 320, 1200)
     """
-    found = [0, 0, 0]
+    inside = in_other = between = 0
     for x, y, megabytes in EXCHANGES:
-        ends = (x in node) + (y in node)  # 2: inside, 0: in the other one
-        found[{2: 0, 0: 1, 1: 2}[ends]] += megabytes
-    return found[0], found[1], found[2]
+        if x in node and y in node:
+            inside += megabytes
+        elif x in node or y in node:
+            between += megabytes
+        else:
+            in_other += megabytes
+    return inside, in_other, between
 
 
 def show_nodes(nodes: str) -> Shown:

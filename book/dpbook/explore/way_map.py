@@ -59,10 +59,19 @@ def winner(
         >>> winner(4096, 4096, 8, cluster(4, "v100", "pcie3"))
         'network'
     """
-    sizes = rows, width, depth
-    return min(
-        CHOICES, key=lambda way: estimate(way, *sizes, cluster, dtype).seconds
-    )
+
+    def seconds(way: str) -> float:
+        found = estimate(
+            way,
+            rows=rows,
+            width=width,
+            depth=depth,
+            cluster=cluster,
+            dtype=dtype,
+        )
+        return found.seconds
+
+    return min(CHOICES, key=seconds)
 
 
 def needed_bytes(found: Estimate, dtype: str) -> float:
@@ -76,7 +85,8 @@ def needed_bytes(found: Estimate, dtype: str) -> float:
         >>> from dpkit.sim.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "nvlink2")
         >>> for dtype in ("float32", "float16"):
-        ...     found = estimate("data", 4096, 4096, 8, four, dtype)
+        ...     found = estimate("data", rows=4096, width=4096, depth=8,
+        ...                      cluster=four, dtype=dtype)
         ...     print(f"{needed_bytes(found, dtype) / 1e9:.2f} GB")
         2.30 GB
         2.22 GB
@@ -156,15 +166,24 @@ def regions(
     for width in map(round, WIDTHS):
 
         def ask(i: int, width: int = width) -> tuple[str, bool]:
-            sizes = round(ROWS[i]), width, depth
-            way = winner(*sizes, machine, dtype)
-            step = estimate(way, *sizes, machine, dtype)
+            rows = round(ROWS[i])
+            way = winner(rows, width, depth, machine, dtype)
+            step = estimate(
+                way,
+                rows=rows,
+                width=width,
+                depth=depth,
+                cluster=machine,
+                dtype=dtype,
+            )
             return way, needed_bytes(step, dtype) < room
 
         start = 0
         for (way, fits), end in stretches(len(ROWS), ask):
             last = ROWS[min(end, len(ROWS) - 1)]
-            found.append(Region(way, width, ROWS[start], last, fits))
+            found.append(
+                Region(way, width=width, low=ROWS[start], high=last, fits=fits)
+            )
             start = end
     return found
 

@@ -13,7 +13,7 @@ It takes what the device computes or what the host launches, whichever is
 longer.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from dpkit.sim.hardware import Cluster, operation_seconds
 
@@ -34,6 +34,7 @@ class Dense:
     """
 
     cluster: Cluster
+    _: KW_ONLY
     rows: float
     inputs: float
     outputs: float
@@ -83,7 +84,10 @@ class Dense:
         gpu = self.cluster.accelerator
         num_values = b * n + n * m + b * m
         return operation_seconds(
-            gpu, 2 * b * n * m, self.size * num_values, self.dtype
+            gpu,
+            flops=2 * b * n * m,
+            num_bytes=self.size * num_values,
+            dtype=self.dtype,
         )
 
     def moved(self, num_values: float) -> float:
@@ -92,4 +96,6 @@ class Dense:
         ``num_values`` are those that it reads, and those that it writes.
         """
         gpu = self.cluster.accelerator
-        return operation_seconds(gpu, 0, self.size * num_values)
+        return operation_seconds(
+            gpu, flops=0, num_bytes=self.size * num_values
+        )

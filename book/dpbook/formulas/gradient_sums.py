@@ -60,7 +60,9 @@ def gradient_sum(algorithm: str, num_bytes: int, cluster: Cluster) -> Sum:
         return Sum(k if one else 1, 0, taken, taken)
     copy = copy_seconds(cluster.link, num_bytes)
     if algorithm == "star":
-        add = operation_seconds(cluster.accelerator, 0, 3 * num_bytes)
+        add = operation_seconds(
+            cluster.accelerator, flops=0, num_bytes=3 * num_bytes
+        )
         views = 2 * k + 4 * others if one else 2 + 2 * others
         return Sum(3 * others, views, others * (2 * copy + add), copy)
     free = replace(cluster, host=FREE_HOST)
@@ -92,6 +94,8 @@ def bucket_seconds(algorithm: str, num_bytes: int, cluster: Cluster) -> float:
     if algorithm == "ring":
         return ring_seconds(num_bytes, cluster)
     each = gradient_sum(algorithm, num_bytes, cluster)
-    divide = operation_seconds(cluster.accelerator, 0, 2 * num_bytes)
+    divide = operation_seconds(
+        cluster.accelerator, flops=0, num_bytes=2 * num_bytes
+    )
     launching = each.launches * cluster.host.backward_launch_seconds
     return max(each.seconds, launching) + divide

@@ -106,8 +106,11 @@ def ring_seconds(
     copy = copy_seconds(cluster.link, part)
     if not cluster.link.peer_to_peer:
         copy *= p  # the messages of all ranks share one path
-    add = operation_seconds(gpu, 0, 3 * part)  # two are read, one is written
-    divide = operation_seconds(gpu, 0, 2 * num_bytes) if op == "mean" else 0
+    # To add up, two parts are read and one is written.
+    add = operation_seconds(gpu, flops=0, num_bytes=3 * part)
+    divide = 0.0
+    if op == "mean":
+        divide = operation_seconds(gpu, flops=0, num_bytes=2 * num_bytes)
     # 4 ranks: 3 steps that send, receive and add, 3 that send and receive.
     first = max(copy + add, 3 * launch)
     second = max(copy, 2 * launch)

@@ -184,7 +184,9 @@ class _Run:
         first = host.view_seconds + host.launch_seconds
         for r in range(self.k):
             start = first + r * images
-            self._note(r, "copies", "images", (start, start + images))
+            self._note(
+                r, "copies", what="images", when=(start, start + images)
+            )
             # The labels of all follow the images of all.
             self.done[r] = first + self.k * images + (r + 1) * labels
         self._launch("images", 2 * self.driven * first, 2 * self.driven)
@@ -228,7 +230,14 @@ class _Run:
         when = max(begun, self.issued), end
         count = len(self.network.gradients)
         for r in range(self.k):
-            self._note(r, "copies", "gradients", when, sending, count)
+            self._note(
+                r,
+                "copies",
+                what="gradients",
+                when=when,
+                busy=sending,
+                count=count,
+            )
             self.done[r] = end
         self._launch("gradients", launching, launches)
 
@@ -248,12 +257,14 @@ class _Run:
             each = gradient_sum(algorithm, num_bytes, self.cluster)
             launches += each.launches
         self.compute_backward()
-        # Threads of backward launch it beside: its time is in the costs.
+        # Threads of backward launch it meanwhile: its time is in the costs.
         self._launch("gradients", 0.0, launches)
         ends = bucket_ends(ready, costs)
         for end, cost in zip(ends, costs):
             for r in range(self.k):
-                self._note(r, "copies", "gradients", (end - cost, end))
+                self._note(
+                    r, "copies", what="gradients", when=(end - cost, end)
+                )
         self.done = [max(done, ends[-1]) for done in self.done]
 
     def result(self) -> ParallelStep:
@@ -267,19 +278,28 @@ class _Run:
         start = max(issued, self.done[r])
         self.done[r] = part.end(issued, self.done[r])
         when = start, self.done[r]
-        work = part.computing, part.launches
-        self._note(r, "computes", what, when, *work)
+        self._note(
+            r,
+            "computes",
+            what=what,
+            when=when,
+            busy=part.computing,
+            count=part.launches,
+        )
 
     def _launch(self, what: str, seconds: float, count: int) -> None:
         """Make the host launch something; of many, the one of device 0."""
         when = self.issued, self.issued + seconds
-        self._note(-1, "launches", what, when, seconds, count)
+        self._note(
+            -1, "launches", what=what, when=when, busy=seconds, count=count
+        )
         self.issued += seconds
 
     def _note(
         self,
         r: int,
         stream: str,
+        *,
         what: str,
         when: tuple[float, float],
         busy: float | None = None,

@@ -97,7 +97,7 @@ def peak_parts(
 
     It lies in backward of block 1, from the second step on. Activations are
     left out: they come to this. At the peak of 8 blocks of 50.4 MB on 4
-    devices, with 8.5 MB beside them, of which 4.1 in the head::
+    devices, and 8.5 MB outside of them, of which 4.1 in the head::
 
         parameters, Adam's averages    3 · (8 · 50.4 + 8.5) / 4    308.8
         gradients of finished blocks   (8 - 2) · 50.4 / 4           75.6
@@ -108,7 +108,7 @@ def peak_parts(
     Args:
         num_blocks: How many blocks there are, 2 at least.
         block: The bytes of the parameters of a block.
-        root: The bytes of the parameters beside the blocks. They stay whole
+        root: The bytes of the other parameters. They stay whole
             from forward to the end of backward.
         head: The bytes of those of them that have their gradients before the
             blocks do.
@@ -136,7 +136,7 @@ def update_peak(num_blocks: int, block: float, root: float, k: int) -> float:
     Args:
         num_blocks: How many blocks there are.
         block: The bytes of the parameters of a block.
-        root: The bytes of the parameters beside the blocks.
+        root: The bytes of the parameters outside the blocks.
         k: The number of devices.
 
     Example:
@@ -155,7 +155,7 @@ def usual_peak(num_blocks: int, block: float, root: float, k: int) -> float:
     Args:
         num_blocks: How many blocks there are.
         block: The bytes of the parameters of a block.
-        root: The bytes of the parameters beside the blocks.
+        root: The bytes of the parameters outside the blocks.
         k: The number of devices.
 
     Example:

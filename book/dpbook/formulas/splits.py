@@ -55,6 +55,7 @@ class Estimate:
 
 def estimate(
     way: str,
+    *,
     rows: int,
     width: int,
     depth: int,
@@ -87,7 +88,10 @@ def estimate(
     Example:
         >>> from dpkit.sim.hardware.clusters import cluster
         >>> four = cluster(4, "v100", "nvlink2")
-        >>> found = [estimate(way, 4096, 4096, 8, four) for way in WAYS]
+        >>> found = [
+        ...     estimate(way, rows=4096, width=4096, depth=8, cluster=four)
+        ...     for way in WAYS
+        ... ]
         >>> [round(1e3 * each.seconds) for each in found]
         [61, 81, 68]
     """
@@ -96,11 +100,8 @@ def estimate(
         way = "data"
         cluster = replace(cluster, num_devices=1)
     _check(way, rows, depth, cluster)
-    if way == "data":
-        return _data(rows, width, depth, cluster, dtype)
-    if way == "layer":
-        return _layer(rows, width, depth, cluster, dtype)
-    return _network(rows, width, depth, cluster, dtype)
+    formula = {"data": _data, "layer": _layer, "network": _network}[way]
+    return formula(b=rows, w=width, depth=depth, cluster=cluster, dtype=dtype)
 
 
 def _check(way: str, rows: int, depth: int, cluster: Cluster) -> None:
@@ -120,10 +121,10 @@ def _check(way: str, rows: int, depth: int, cluster: Cluster) -> None:
 
 
 def _data(
-    b: int, w: int, depth: int, cluster: Cluster, dtype: str
+    *, b: int, w: int, depth: int, cluster: Cluster, dtype: str
 ) -> Estimate:
     k = cluster.num_devices
-    layer = Dense(cluster, b / k, w, w, dtype)
+    layer = Dense(cluster, rows=b / k, inputs=w, outputs=w, dtype=dtype)
     num_bytes = layer.size * layer.num_parameters
     # Eight layers, three in a bucket: buckets after 3, 6 and 8 of them.
     size = ceil(BUCKET_BYTES / num_bytes)
@@ -147,15 +148,15 @@ def _data(
 
 
 def _layer(
-    b: int, w: int, depth: int, cluster: Cluster, dtype: str
+    *, b: int, w: int, depth: int, cluster: Cluster, dtype: str
 ) -> Estimate:
     k = cluster.num_devices
     size = SIZES[dtype]
     activation = size * b * w
     # A pair: the first layer is split by its outputs, the second by inputs.
     pair = (
-        Dense(cluster, b, w, w / k, dtype),
-        Dense(cluster, b, w / k, w, dtype),
+        Dense(cluster, rows=b, inputs=w, outputs=w / k, dtype=dtype),
+        Dense(cluster, rows=b, inputs=w / k, outputs=w, dtype=dtype),
     )
     computing = depth / 2 * fsum(x.forward + x.backward for x in pair)
     allreduces = depth - 1  # the first layer's input needs no gradient
@@ -172,13 +173,13 @@ def _layer(
 
 
 def _network(
-    b: int, w: int, depth: int, cluster: Cluster, dtype: str
+    *, b: int, w: int, depth: int, cluster: Cluster, dtype: str
 ) -> Estimate:
     k = cluster.num_devices
     m = MICRO_BATCHES * k
     stage = depth / k
     size = SIZES[dtype]
-    layer = Dense(cluster, b / m, w, w, dtype)
+    layer = Dense(cluster, rows=b / m, inputs=w, outputs=w, dtype=dtype)
     forward = stage * layer.forward
     backward = stage * layer.backward
     hop = copy_seconds(cluster.link, size * b / m * w)

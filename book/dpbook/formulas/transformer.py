@@ -190,6 +190,7 @@ class Transformer:
     def kept_bytes(
         self,
         micro_batch: int,
+        *,
         tensor: int = 1,
         recompute: str = "selective",
         sequence_parallel: bool = True,
@@ -215,7 +216,8 @@ class Transformer:
         Example:
             >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
             >>> for recompute in ("none", "selective", "full"):
-            ...     print(f"{gpt.kept_bytes(4, 8, recompute) / 1e6:,.0f} MB")
+            ...     kept = gpt.kept_bytes(4, tensor=8, recompute=recompute)
+            ...     print(f"{kept / 1e6:,.0f} MB")
             885 MB
             214 MB
             13 MB

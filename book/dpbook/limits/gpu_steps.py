@@ -6,7 +6,7 @@ The same function times both, so that they can be compared.
 import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -21,8 +21,24 @@ DATA = Path(__file__).parents[2] / "_data"
 CALIBRATED = str(DATA / "calibrated_h200.json")
 WARM_UP = 3  # steps in which libraries are loaded and kernels are chosen
 
-SMALL = Sizes(50_304, 768, 12, 12, 12, 2_048, 1_024)
-LARGE = Sizes(32_000, 2_048, 16, 32, 8, 5_632, 2_048)
+SMALL = Sizes(
+    vocabulary=50_304,
+    width=768,
+    blocks=12,
+    heads=12,
+    key_heads=12,
+    inner=2_048,
+    length=1_024,
+)
+LARGE = Sizes(
+    vocabulary=32_000,
+    width=2_048,
+    blocks=16,
+    heads=32,
+    key_heads=8,
+    inner=5_632,
+    length=2_048,
+)
 
 
 def resnet50() -> nn.Module:
@@ -50,20 +66,45 @@ class Case:
 
     name: str
     make: Callable[[], nn.Module]
+    _: KW_ONLY
     shape: tuple[int, ...]  # of an example: an image, or so many tokens
     classes: int  # of an image, or of a token
     batch_size: int
     bfloat16: bool  # whether autocast computes in it where it may
 
 
+RESNET = Case(
+    "ResNet-50",
+    resnet50,
+    shape=(3, 224, 224),
+    classes=1_000,
+    batch_size=64,
+    bfloat16=False,
+)
+SMALL_LLAMA = Case(
+    "Llama, 0.16 billion",
+    small_llama,
+    shape=(1_024,),
+    classes=50_304,
+    batch_size=8,
+    bfloat16=False,
+)
+LARGE_LLAMA = Case(
+    "Llama, 0.9 billion",
+    large_llama,
+    shape=(2_048,),
+    classes=32_000,
+    batch_size=1,
+    bfloat16=True,
+)
 CASES = (
-    Case("ResNet-50", resnet50, (3, 224, 224), 1_000, 64, False),
-    Case("ResNet-50", resnet50, (3, 224, 224), 1_000, 64, True),
-    Case("ResNet-50", resnet50, (3, 224, 224), 1_000, 256, True),
-    Case("Llama, 0.16 billion", small_llama, (1_024,), 50_304, 8, False),
-    Case("Llama, 0.16 billion", small_llama, (1_024,), 50_304, 8, True),
-    Case("Llama, 0.9 billion", large_llama, (2_048,), 32_000, 1, True),
-    Case("Llama, 0.9 billion", large_llama, (2_048,), 32_000, 4, True),
+    RESNET,
+    replace(RESNET, bfloat16=True),
+    replace(RESNET, bfloat16=True, batch_size=256),
+    SMALL_LLAMA,
+    replace(SMALL_LLAMA, bfloat16=True),
+    LARGE_LLAMA,
+    replace(LARGE_LLAMA, batch_size=4),
 )
 
 

@@ -36,7 +36,10 @@ def attend(way: str, causal: bool) -> list[Tensor]:
     """
     rank, k = dist.get_rank(), dist.get_world_size()
     balanced = way == "balanced ring"
-    parts = [own_part(x, 2, rank, k, balanced) for x in whole()]
+    parts = [
+        own_part(x, 2, rank=rank, world_size=k, balanced=balanced)
+        for x in whole()
+    ]
     *three, gradient = (x.to(rank_device()) for x in parts)
     found = with_gradients(
         attention_of(way, causal, BY_PRODUCTS), three, gradient

@@ -30,7 +30,7 @@ from torch.utils.checkpoint import checkpoint
 THETA = 10_000.0  # the slowest pair of numbers turns once in 2π · THETA
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sizes:
     """The sizes of a model, and of the sequences that it reads."""
 

@@ -17,7 +17,15 @@ from dpkit.sim.clock import Span
 from dpkit.sim.timeline import Timeline
 
 #: Four blocks as wide as those of Llama 2 7B, with grouped queries.
-LARGE = Sizes(32_000, 4096, 4, 32, 8, 11_008, 2048)
+LARGE = Sizes(
+    vocabulary=32_000,
+    width=4096,
+    blocks=4,
+    heads=32,
+    key_heads=8,
+    inner=11_008,
+    length=2048,
+)
 NUM_ROWS = 16
 #: Two nodes of four A100s.
 NODES: dict[str, Any] = {

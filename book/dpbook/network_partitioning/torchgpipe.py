@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Any
 
 from dpkit.network_partition import LayerCost
-from dpkit.schedules import Action, Schedule, gpipe
+from dpkit.schedules import FORWARD, Action, Schedule, gpipe
 from dpkit.schedules.check import steps
 from dpkit.sim.hardware import LINKS, Link, copy_seconds
 from dpkit.tables import Table, table
@@ -110,12 +110,12 @@ def step_seconds(
 
     def seconds(action: Action) -> float:
         stage = stages[action.stage]
-        forward = action.kind == "F"
+        forward = action.kind == FORWARD
         return stage.forward_seconds if forward else stage.backward_seconds
 
     def ahead(action: Action) -> float:
         kept = action.micro_batch == m - 1 > 0
-        if action.kind == "F" or kept or not assumptions.recompute:
+        if action.kind == FORWARD or kept or not assumptions.recompute:
             return 0.0
         return stages[action.stage].forward_seconds
 

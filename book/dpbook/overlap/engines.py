@@ -35,13 +35,14 @@ def torch_step(net: nn.Module, X: Tensor, y: Tensor, views: bool) -> Step:
     rank = dist.get_rank()
     world_size = dist.get_world_size()
     device = torch.device("sim", rank)
-    own = [part.tensor_split(world_size)[rank].to(device) for part in (X, y)]
+    own_X = X.tensor_split(world_size)[rank].to(device)
+    own_y = y.tensor_split(world_size)[rank].to(device)
     parallel = DistributedDataParallel(
         net.to(device), gradient_as_bucket_view=views
     )
 
     def step() -> None:
-        F.mse_loss(parallel(own[0]), own[1]).backward()
+        F.mse_loss(parallel(own_X), own_y).backward()
 
     for _ in range(2):  # it learns the order of the gradients, and uses it
         step()

@@ -14,8 +14,10 @@ def check_most_examples(answer: Answer) -> None:
         ((1, 2), (900, 1000), 700),
     ]
     for batches, peaks, room in cases:
-        slope = (peaks[1] - peaks[0]) / (batches[1] - batches[0])
-        fixed = peaks[0] - slope * batches[0]
+        small, large = batches
+        peak_of_small, peak_of_large = peaks
+        slope = (peak_of_large - peak_of_small) / (large - small)
+        fixed = peak_of_small - slope * small
         expected = max(0, int((room - fixed) // slope))
         found = answer(batches, peaks, room)
         require(

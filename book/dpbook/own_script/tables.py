@@ -30,14 +30,15 @@ def machines_table(machines: list[str]) -> Table:
     for machine in machines:
         printed = terminal(f"python -m dpkit torchrun {machine} train.py")
         step, *without = sections(printed, "A step").splitlines()[1:]
-        shares = sections(printed, "Where the time").splitlines()[2].split()
+        shares = sections(printed, "Where the time").splitlines()[2]
+        _, _, sending, hidden, *_ = shares.split()
         found_rows.append(
             {
                 "options": machine,
                 "a step": step.strip().partition(" (")[0],
                 "without launches": " ".join(without[0].split()[1:3]),
-                "sending": shares[2],
-                "of it hidden": shares[3],
+                "sending": sending,
+                "of it hidden": hidden,
             }
         )
     return table(found_rows)

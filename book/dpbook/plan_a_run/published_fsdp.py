@@ -51,11 +51,11 @@ def fsdp_steps(record: Mapping[str, Any]) -> Iterator[MeasuredRate]:
     for name, count, b, batch, rate, again in record["a100"]:
         layers, h, heads, keys, inner, words, sequence = record["sizes"][name]
         network = Planned(
-            layers,
-            h,
-            heads,
-            words,
-            sequence,
+            layers=layers,
+            hidden=h,
+            heads=heads,
+            vocabulary=words,
+            sequence=sequence,
             feed_forward=inner,
             key_heads=keys,
             gated=True,
@@ -63,8 +63,16 @@ def fsdp_steps(record: Mapping[str, Any]) -> Iterator[MeasuredRate]:
             dropout=False,
         )
         recompute = "full" if again else "none"
-        layout = Layout(count, 1, 1, b, 1, recompute, 3, gathered="kept")
-        yield MeasuredRate(name, network, batch, layout, rate)
+        layout = Layout(
+            count,
+            micro_batch=b,
+            recompute=recompute,
+            zero=3,
+            gathered="kept",
+        )
+        yield MeasuredRate(
+            name, network=network, batch=batch, layout=layout, rate=rate
+        )
 
 
 def kernels_table(record: Mapping[str, Any]) -> Table:

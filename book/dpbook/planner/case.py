@@ -43,8 +43,8 @@ each, with 2g numbers in keys and values, and t devices share the heads::
                           unless a device keeps what it has gathered
     405B, s = 131,072, t = 8, c = 16    67 MB, each time
 
-Where backward gathers the inputs of a layer's products again, a product beside
-takes the time of the gather, or hides a part of it
+Where backward gathers the inputs of a layer's products again, a product that
+runs meanwhile takes the time of the gather, or hides a part of it
 (``work._products_beside``).
 
 Not modelled: what messages take from the arithmetic that they overlap with,
@@ -56,7 +56,7 @@ Source:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import fsum, gcd
 from typing import NamedTuple
 
@@ -165,6 +165,7 @@ class Case:
     network: Network  #: what is trained
     batch: int  #: the examples of a step, over all devices
     cluster: Cluster  #: on what
+    _: KW_ONLY
     #: The part of a device's memory that a layout may fill. A tenth is left
     #: for what is not modelled: assumed.
     share: float = 0.9
@@ -520,10 +521,10 @@ class Case:
         for flops in counts.beside:
             yield product_seconds(
                 flops,
-                1,
-                self.cluster.accelerator,
-                self.network.dtype,
-                self.kept_rate,
+                count=1,
+                accelerator=self.cluster.accelerator,
+                dtype=self.network.dtype,
+                sustained=self.kept_rate,
             )
 
     def _sum(self, name: str, ranks: int, stride: int, n: float) -> float:
@@ -533,7 +534,9 @@ class Case:
         """
         key = name, ranks, stride, n
         if key not in self._sums:
-            self._sums[key] = even_seconds(*key, self.cluster)
+            self._sums[key] = even_seconds(
+                name, p=ranks, stride=stride, n=n, cluster=self.cluster
+            )
         return self._sums[key]
 
     def _hop(self, layout: Layout, block: BlockWork) -> float:

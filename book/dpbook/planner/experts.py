@@ -32,8 +32,8 @@ their rows for it, and scatter the sums that it gives::
                     or scattered by two, each 4 times
 
 A device keeps for backward the rows that came and what the experts gave for
-its own tokens, 2h each for each choice, beside what k MLPs keep. Kernels put
-rows in order, and add up what comes. Only a device with several experts has
+its own tokens, 2h each for each choice, and what k MLPs keep. Kernels put rows
+in order, and add up what comes. Only a device with several experts has
 to order by expert, and it does so with the rows that it has gathered::
 
     values moved forward, for a token
@@ -194,5 +194,7 @@ def exchange_seconds(
     e, u = layout.expert, layout.expert_tensor
     seconds = all_to_all_seconds(e, u, num_bytes, cluster)
     # What is gathered one way is scattered the other: each time one of them.
-    seconds += even_seconds("allgather", u, 1, u * num_bytes, cluster)
+    seconds += even_seconds(
+        "allgather", p=u, stride=1, n=u * num_bytes, cluster=cluster
+    )
     return num_exchanges(layout) * seconds

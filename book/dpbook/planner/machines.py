@@ -12,7 +12,7 @@ Source:
     what the machine is sold with.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 from dpkit.sim.hardware import ACCELERATORS, LINKS, Cluster, cluster
 
@@ -30,6 +30,7 @@ class Machine:
     """
 
     accelerator: str  #: a preset of ``ACCELERATORS``
+    _: KW_ONLY
     #: The memory of a GPU as it is sold; 80 GB are taken as 80 GiB.
     gigabytes: int
     link: str  #: what joins its GPUs, a preset of ``LINKS``
@@ -67,13 +68,63 @@ class Machine:
 
 
 MACHINES: dict[str, Machine] = {
-    "p3.16xlarge": Machine("v100", 16, "nvlink2", 25, "ethernet25"),
-    "p4d.24xlarge": Machine("a100", 40, "nvlink3", 400, "ethernet100"),
-    "p4de.24xlarge": Machine("a100", 80, "nvlink3", 400, "ethernet100"),
-    "ND96amsr_A100_v4": Machine("a100", 80, "nvlink3", 1600, "infiniband200"),
-    "a3-megagpu-8g": Machine("h100", 80, "nvlink4", 1600, "ethernet100"),
-    "p5.48xlarge": Machine("h100", 80, "nvlink4", 3200, "infiniband400"),
-    "ND96isr_H100_v5": Machine("h100", 80, "nvlink4", 3200, "infiniband400"),
-    "p5en.48xlarge": Machine("h200", 141, "nvlink4", 3200, "infiniband400"),
-    "p6-b200.48xlarge": Machine("b200", 180, "nvlink5", 3200, "infiniband400"),
+    "p3.16xlarge": Machine(
+        "v100", gigabytes=16, link="nvlink2", gigabits=25, network="ethernet25"
+    ),
+    "p4d.24xlarge": Machine(
+        "a100",
+        gigabytes=40,
+        link="nvlink3",
+        gigabits=400,
+        network="ethernet100",
+    ),
+    "p4de.24xlarge": Machine(
+        "a100",
+        gigabytes=80,
+        link="nvlink3",
+        gigabits=400,
+        network="ethernet100",
+    ),
+    "ND96amsr_A100_v4": Machine(
+        "a100",
+        gigabytes=80,
+        link="nvlink3",
+        gigabits=1600,
+        network="infiniband200",
+    ),
+    "a3-megagpu-8g": Machine(
+        "h100",
+        gigabytes=80,
+        link="nvlink4",
+        gigabits=1600,
+        network="ethernet100",
+    ),
+    "p5.48xlarge": Machine(
+        "h100",
+        gigabytes=80,
+        link="nvlink4",
+        gigabits=3200,
+        network="infiniband400",
+    ),
+    "ND96isr_H100_v5": Machine(
+        "h100",
+        gigabytes=80,
+        link="nvlink4",
+        gigabits=3200,
+        network="infiniband400",
+    ),
+    "p5en.48xlarge": Machine(
+        "h200",
+        gigabytes=141,
+        link="nvlink4",
+        gigabits=3200,
+        network="infiniband400",
+    ),
+    "p6-b200.48xlarge": Machine(
+        "b200",
+        gigabytes=180,
+        link="nvlink5",
+        gigabits=3200,
+        network="infiniband400",
+    ),
 }

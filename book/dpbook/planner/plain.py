@@ -52,13 +52,13 @@ from dpbook.planner.layouts import Layout
 VALUE = 2  # the bytes of a value
 # Bytes for a parameter that a device has before ``fully_shard`` divides it:
 COPY_GATHERED = 4  # from the flat tensor, read and written
-CAST_PARAMETER = 6  # to 16 bits, beside the arithmetic but in a group of one
+CAST_PARAMETER = 6  # to 16 bits, during the arithmetic but in a group of one
 CAST_GRADIENT = 6  # to float32
 ADD_GRADIENT = 12  # to that of the micro-batches before
 COPY_GRADIENT = 8  # into the flat tensor
 # Bytes for a parameter that it updates, in eight passes over lists of tensors.
 UPDATE_BYTES = 84
-# Kernels of a layer forward, and backward, beside products and attention.
+# Kernels of a layer forward, and backward, without products and attention.
 KERNELS = 37, 63
 # Passes over the scores of the words: on a group they are in float32.
 SCORES_MOVED = {"alone": 20, "on a group": 64}

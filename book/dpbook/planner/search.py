@@ -91,7 +91,8 @@ def why(best: LayoutCost, other: LayoutCost) -> str:
         4 × 1 × 2 takes 13.61 ms longer than 8 × 1 × 1: 10.9 ms more of
         bubble, 1.658 ms more of other kernels, 1.061 ms more of products.
     """
-    names = [_cut(best, other), _cut(other, best)]
+    cut = _cut(best, other)
+    other_cut = _cut(other, best)
     more = other.seconds.total - best.seconds.total
     parts = {
         name: theirs - ours
@@ -101,7 +102,7 @@ def why(best: LayoutCost, other: LayoutCost) -> str:
     }
     if more < best.seconds.total / 1000:
         held = show_memory(int(other.memory.total))
-        return f"{names[1]} takes as long as {names[0]}, and holds {held}."
+        return f"{other_cut} takes as long as {cut}, and holds {held}."
     # What is a twentieth of the difference is not worth a word.
     chosen = sorted(parts, key=lambda name: -abs(parts[name]))[:3]
     reasons = ", ".join(
@@ -110,8 +111,8 @@ def why(best: LayoutCost, other: LayoutCost) -> str:
         for name in chosen
         if abs(parts[name]) > more / 20
     )
-    longer = f"takes {show_seconds(more)} longer than {names[0]}"
-    return f"{names[1]} {longer}: {reasons}."
+    longer = f"takes {show_seconds(more)} longer than {cut}"
+    return f"{other_cut} {longer}: {reasons}."
 
 
 MEMORY_WORDS = {

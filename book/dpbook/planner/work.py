@@ -78,7 +78,7 @@ NUM_BYTES = 2  # of a value
 # all: no step of a transformer on it was compared.
 SUSTAINED = {"a100": 0.87, "h100": 0.65, "h200": 0.65, "b200": 0.65}
 SUM_BYTES = 8  # read and write a sum of gradients in float32
-KERNELS = 8  # of a layer forward beside its products
+KERNELS = 8  # of a layer forward, without its products
 
 
 class Attention(NamedTuple):
@@ -106,7 +106,7 @@ class Counts(NamedTuple):
     summed: float = 0.0  #: the bytes of each allreduce of its tensor group
     num_sums: int = 0  #: how many there are
     border: float = 0.0  #: the bytes that go on to the next device
-    #: Flops of each product beside which the tensor group gathers again, in
+    #: Flops of each product during which the tensor group gathers again, in
     #: backward, what it had summed: one for each such message.
     beside: tuple[float, ...] = ()
     #: The bytes of the keys and values of whole sequences, which those that
@@ -170,7 +170,9 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         sent_rows=experts.row_bytes(model, layout, tokens),
         launches=layer_launches(
             model,
-            _num_collectives(model, layout, sums, len(beside), gathers),
+            _num_collectives(
+                model, layout, sums=sums, beside=len(beside), gathers=gathers
+            ),
             twice=twice == 1,
             with_products=full == 1,
         ),
@@ -180,7 +182,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
 
 
 def _num_collectives(
-    model: Transformer, layout: Layout, sums: int, beside: int, gathers: int
+    model: Transformer, layout: Layout, *, sums: int, beside: int, gathers: int
 ) -> int:
     """Return how many collectives the host issues for a layer.
 
@@ -188,7 +190,7 @@ def _num_collectives(
         model: The network.
         layout: How the step is cut.
         sums: Those of the tensor group.
-        beside: Gathers of inputs beside products.
+        beside: Gathers of inputs during products.
         gathers: Those of keys and values.
     """
     # With sequence parallelism a sum is two collectives.
@@ -226,11 +228,11 @@ def _kept(model: Transformer, layout: Layout) -> tuple[float, float]:
     kept, whole = (
         model.kept_bytes(
             layout.micro_batch,
-            layout.tensor,
-            recompute,
-            layout.sequence_parallel,
-            layout.context,
-            layout.gathered,
+            tensor=layout.tensor,
+            recompute=recompute,
+            sequence_parallel=layout.sequence_parallel,
+            context=layout.context,
+            gathered=layout.gathered,
         )
         + (gathered if recompute == "none" else 0.0)
         for recompute in (layout.recompute, "none")
@@ -286,7 +288,7 @@ def _gathers_of_sequences(layout: Layout, twice: bool) -> int:
 
     Args:
         layout: How the step is cut.
-        twice: Whether kernels beside products run once more in backward.
+        twice: Whether kernels other than products run once more in backward.
     """
     if layout.context == 1:
         return 0
@@ -314,7 +316,7 @@ def _memory_traffic(model: Transformer, layout: Layout) -> float:
 
 
 def _is_run_again(model: Transformer, layout: Layout) -> bool:
-    """Return whether backward runs kernels beside products once more."""
+    """Return whether backward runs kernels that are no products again."""
     again = layout.recompute
     return again == "full" or (again == "selective" and model.fused)
 
@@ -399,7 +401,11 @@ def work(
         '27.9 µs'
     """
     products = product_seconds(
-        counts.flops, counts.num_products, accelerator, dtype, sustained
+        counts.flops,
+        count=counts.num_products,
+        accelerator=accelerator,
+        dtype=dtype,
+        sustained=sustained,
     )
     for flops, kind in zip(counts.convolutions, ("fast", "other")):
         if flops:
@@ -422,6 +428,7 @@ def work(
 
 def product_seconds(
     flops: float,
+    *,
     count: int,
     accelerator: Accelerator,
     dtype: str,

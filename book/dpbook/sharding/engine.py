@@ -99,4 +99,5 @@ def _step(
     module.reset_peak_memory_stats(X.device)
     timeline = traced(step, on=torch.device(WATCHED).index)
     kept = module.memory_allocated(X.device) - X.nbytes
-    return Step(timeline, found[0], found[1], kept)
+    seconds, peak = found
+    return Step(timeline, seconds, peak, kept)

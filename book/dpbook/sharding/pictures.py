@@ -85,7 +85,7 @@ def both_timelines(steps: Mapping[str, Step]) -> Timeline:
 
     It has forward and backward of the device that is watched, under the name
     of the step and the peak of its memory. A row has what the device computes,
-    sends or receives, or adds up beside that.
+    sends or receives, or adds up meanwhile.
     """
     spans = [
         replace(span, device=f"{name}, {step.peak / 1e6:.0f} MB", stream=row)
@@ -110,7 +110,7 @@ def _rows(timeline: Timeline) -> dict[str, list[Span]]:
 
 
 def _purpose(spans: list[Span]) -> str:
-    """Return what a stream beside the work is for, by its first span."""
+    """Return what a side stream is for, by its first span."""
     first = spans[0].name
     if first.startswith("copy to sim"):
         return "sends"

@@ -85,7 +85,9 @@ def compare_ranks(
     with TemporaryDirectory() as name:
         files = FilesPutBack(Path(name))
         try:
-            verdict = _verdict(script, of_one, ranks, steps, files)
+            verdict = _verdict(
+                script, of_one=of_one, ranks=ranks, steps=steps, files=files
+            )
         except RankError as error:
             for line in files.said():
                 error.add_note(line)
@@ -95,6 +97,7 @@ def compare_ranks(
 
 def _verdict(
     script: Script,
+    *,
     of_one: Script | None,
     ranks: int,
     steps: int,
@@ -116,7 +119,14 @@ def _verdict(
         return Verdict(alarms, [])
     _configure(1)
     if of_one is not None:
-        one = kept_of_one(of_one, steps, several, files, None, prints=True)
+        one = kept_of_one(
+            of_one,
+            steps=steps,
+            several=several,
+            files=files,
+            tape=None,
+            prints=True,
+        )
         compared = _as_asked(one, several)
     else:
         compared = _with_batches_of(script, several, steps, files)
@@ -222,7 +232,12 @@ def _with_batches_of(
     for played, how in runs:
         try:
             one = kept_of_one(
-                script, steps, several, files, played, prints=False
+                script,
+                steps=steps,
+                several=several,
+                files=files,
+                tape=played,
+                prints=False,
             )
         except RankError as error:
             tried.append(WithOne([], how, f"one rank fails ({error})", 0))

@@ -26,7 +26,7 @@ from torch.optim.optimizer import (
 )
 
 from dpkit.runs.forked.group import ForkedGroup
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
 from dpkit.sim.containers import tensors_in

@@ -31,7 +31,7 @@ from dpkit.runs.check.digests import (
 )
 from dpkit.runs.check.dropout import RandomNumbers
 from dpkit.runs.forked.group import ForkedGroup
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.parameter_names import (
     ParameterNames,
     without_wrappers,

@@ -83,6 +83,7 @@ def kept_of_ranks(
 
 def kept_of_one(
     script: Script,
+    *,
     steps: int,
     several: Sequence[Kept],
     files: FilesPutBack,

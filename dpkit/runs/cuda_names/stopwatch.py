@@ -20,7 +20,7 @@ from typing import Any
 
 from dpkit.sim import places
 from dpkit.sim.changes import replaced
-from dpkit.sim.clock import SHARE_OF_READING, Clock
+from dpkit.sim.clock import SHARE_OF_READING, ClockInterface
 from dpkit.sim.devices import current_device, simulation
 from dpkit.sim.streams import thread
 
@@ -42,7 +42,7 @@ class _Elapsed(local):
     """
 
     def __init__(self) -> None:
-        self._clocks: list[Clock] = []
+        self._clocks: list[ClockInterface[Any]] = []
         self._last_read = -1.0
 
     def read(self) -> float:
@@ -54,7 +54,7 @@ class _Elapsed(local):
         now = self.seconds()
         if now == self._last_read:
             simulation.clock.poll(
-                _driven_device(), "read the time", SHARE_OF_READING
+                _driven_device(), "read the time", share=SHARE_OF_READING
             )
             now = self.seconds()
         self._last_read = now

@@ -1,8 +1,8 @@
 """What stands in for the simulated clock in the process of a rank.
 
-It has the methods of ``dpkit.sim.clock.clock.Clock`` that the operations of
-a rank call. Each is a request to the parent, where the clock is. So a rank
-knows no time until it asks for one.
+It has the methods that the operations of a rank call, those of
+``dpkit.sim.clock.interface``. Each is a request to the parent, where the clock
+is. So a rank knows no time until it asks for one.
 """
 
 import threading
@@ -64,9 +64,14 @@ class RemoteHosts:
         """Make the host wait until a time."""
         self._requests.add("wait_until", device, mark)
 
-    def await_thread(self, device: int, copy: int) -> None:
-        """Move autograd's thread of a device on to when a copy was issued."""
-        self._requests.add("await_copy", device, copy)
+    def await_thread(self, device: int, issued: int) -> None:
+        """Move autograd's thread of a device on to when a copy was issued.
+
+        Args:
+            device: The number of the device.
+            issued: The number of the copy.
+        """
+        self._requests.add("await_copy", device, issued)
 
 
 class RemoteClock:
@@ -96,16 +101,48 @@ class RemoteClock:
 
     # -- what the host issues and waits for
 
-    def compute(self, *args: Any, **kwargs: Any) -> None:
+    def compute(
+        self,
+        device: int,
+        name: str,
+        *,
+        seconds: float,
+        num_bytes: int = 0,
+        flops: int = 0,
+        launches: int = 1,
+        phase: str = "",
+    ) -> None:
         """Issue an operation to the current stream of a device."""
-        self._requests.add("compute", args, kwargs)
+        how = {
+            "seconds": seconds,
+            "num_bytes": num_bytes,
+            "flops": flops,
+            "launches": launches,
+            "phase": phase,
+        }
+        self._requests.add("compute", (device, name), how)
 
-    def copy(self, *args: Any, **kwargs: Any) -> int:
+    def copy(
+        self,
+        source: int | None,
+        target: int | None,
+        *,
+        seconds: float,
+        num_bytes: int,
+        blocking: bool = False,
+        share: float = 1.0,
+    ) -> int:
         """Issue a copy; return its number, for :meth:`await_thread`."""
         number = next(self._numbers)
         # Autograd's threads alone wait for a copy that they have not issued.
         kept = number if self.hosts.in_backward else None
-        self._requests.add("copy", kept, args, kwargs)
+        how = {
+            "seconds": seconds,
+            "num_bytes": num_bytes,
+            "blocking": blocking,
+            "share": share,
+        }
+        self._requests.add("copy", kept, (source, target), how)
         return number
 
     def wait(
@@ -146,6 +183,7 @@ class RemoteClock:
         self,
         device: int,
         name: str | None = None,
+        *,
         share: float = SHARE_OF_WAIT,
     ) -> None:
         """Make the host ask whether a device is done: it costs a moment."""

@@ -18,8 +18,8 @@ from dpkit.runs.forked.nccl_rules import (
 )
 from dpkit.runs.forked.packing import Packed
 from dpkit.runs.forked.requests import Requests
-from dpkit.runs.ranks.group import CollectiveCall, SimGroup
-from dpkit.runs.ranks.works import SimWork
+from dpkit.runs.ranks.rank_group import CollectiveCall, RankGroup
+from dpkit.runs.ranks.works import RankWork
 from dpkit.sim.containers import tensors_in
 from dpkit.sim.graphs import check_no_message
 from dpkit.sim.streams import check_rank, thread
@@ -143,15 +143,14 @@ class Calls:
                 self._open.pop(number).finish(known)
 
 
-class ForkedWork(SimWork):
-    """What a rank waits for: operations that it has called."""
+class ForkedWork(RankWork[OpenCall]):
+    """What a rank waits for that is a process."""
 
     def __init__(
         self, group: "ForkedGroup", calls: Sequence[OpenCall], out: Any
     ) -> None:
-        super().__init__(None, group.rank_of_all, [], out)  # type: ignore[arg-type]
+        super().__init__(group.rank_of_all, calls, out)
         self._group = group
-        self.pending: Any = calls
         self.numbers = [call.number for call in calls]
 
     def _let_all_arrive(self) -> None:
@@ -169,10 +168,8 @@ class ForkedWork(SimWork):
         self._let_all_arrive()
         return True
 
-    synchronize = block_current_stream = SimWork.wait
 
-
-class ForkedGroup(SimGroup):
+class ForkedGroup(RankGroup[OpenCall]):
     """A process group that checks what a rank calls, and asks for it.
 
     Args:
@@ -186,12 +183,13 @@ class ForkedGroup(SimGroup):
     def __init__(
         self,
         options: Any,
+        *,
         requests: Requests,
         calls: Calls,
         rank: int,
         number: int,
     ) -> None:
-        super().__init__(options, _NoWorld(), rank)  # type: ignore[arg-type]
+        super().__init__(options, rank)
         self.requests = requests
         self.calls = calls
         self.ranks = self._ranks  # by their numbers among all
@@ -204,7 +202,7 @@ class ForkedGroup(SimGroup):
 
     def _perform(
         self, call: CollectiveCall, tensors: Any, outs: Any
-    ) -> SimWork:
+    ) -> ForkedWork:
         check_no_message()
         device = self._device_of(tensors)
         if self._is_nccl and device.type == "cpu" and tensors_in(tensors):
@@ -224,16 +222,7 @@ class ForkedGroup(SimGroup):
                 self._allowed,
             )
         made = self.calls.make(self, call, tensors)
-        if self._coalesced is not None:
-            self._coalesced.append(made)  # type: ignore[arg-type]
         return self._work([made], outs)
 
-    def _work(self, collectives: Sequence[Any], outs: Any) -> SimWork:
-        return ForkedWork(self, collectives, outs)
-
-
-class _NoWorld:
-    """What ranks share is in the parent."""
-
-    def add(self, group: Any, name: str, ranks: Any) -> dict[Any, Any]:
-        return {}
+    def _work(self, called: Sequence[OpenCall], outs: Any) -> ForkedWork:
+        return ForkedWork(self, called, outs)

@@ -16,8 +16,9 @@ from dpkit.runs.forked.packing import Parcel, SharedMemory, put_back, unpack
 from dpkit.runs.forked.requests import read_message, write_message
 from dpkit.runs.forked.store import STORE_METHODS
 from dpkit.runs.ranks.alike import AlikeGroup, AlikeWorld
-from dpkit.runs.ranks.group import CollectiveCall, SimGroup
+from dpkit.runs.ranks.group import SimGroup
 from dpkit.runs.ranks.pending import Contribution, PendingCollective
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.ranks.store import RankStore
 from dpkit.runs.ranks.watching import AT_WORK
 from dpkit.runs.ranks.works import SimWork
@@ -69,7 +70,7 @@ class _Noting(SimGroup):
             of_group = pending.name, self._ranks
             found = self.arrivals.setdefault(of_group, {})
             found[own.rank] = own.begin
-        issued = simulation.clock.hosts.python.mark(own.rank)
+        issued = simulation.whole_clock.hosts.python.mark(own.rank)
         pending.issued[own.rank] = issued
         if len(pending.issued) == pending.size:
             self._check_wait(pending)
@@ -114,6 +115,7 @@ class Proxy:
     def __init__(
         self,
         rank: int,
+        *,
         process: int,
         connection: Connection,
         world: World,
@@ -139,7 +141,7 @@ class Proxy:
     @property
     def clock(self) -> Clock:
         """The simulated clock."""
-        return simulation.clock
+        return simulation.whole_clock
 
     def run(self, rank: int) -> None:
         """Do what the process asks for, until its program ends.
@@ -324,7 +326,9 @@ ORDERS: dict[str, Handler] = {
     "busy": lambda p, *args: p.clock.hosts.busy(*args),
     "wait": lambda p, *args: p.clock.wait(*args),
     "wait_until": lambda p, *args: p.clock.hosts.wait_until(*args),
-    "poll": lambda p, *args: p.clock.poll(*args),
+    "poll": lambda p, device, name, share: p.clock.poll(
+        device, name, share=share
+    ),
     "name_stream": lambda p, *args: p.clock.name_stream(*args),
     "set_stream": Proxy.set_stream,
     "mark_stream": Proxy.mark_stream,

@@ -15,7 +15,8 @@ from dpkit.runs.forked.signals import WholeRequests
 
 MOST_COLLECTED = 1000  # requests that are collected
 
-# A request: its name, a key of ``proxy.REQUESTS``, and its arguments.
+# A request: its name, a key of ``ORDERS`` or ``QUESTIONS`` in ``proxy``, and
+# its arguments.
 Request = tuple[str, tuple[Any, ...]]
 
 

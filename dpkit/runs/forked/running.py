@@ -150,7 +150,13 @@ def run_forked(
         stack.callback(_kill, ranks)
         for rank in range(running):
             one = RankProcess(
-                rank, program, world, store, noted, ranks, folder
+                rank,
+                program,
+                world=world,
+                store=store,
+                arrivals=noted,
+                before=ranks,
+                folder=folder,
             )
             ranks.append(one)
             stack.callback(os.close, one.stack)
@@ -219,7 +225,7 @@ class _OwnStates(World):
         """Change nothing: only clocks and collectives are in this process."""
 
     def _leave(self, rank: int) -> None:
-        simulation.clock.flush()  # what backward has issued so far
+        simulation.whole_clock.flush()  # what backward has issued so far
 
 
 class ForkedWorld(_OwnStates):
@@ -237,6 +243,7 @@ class RankProcess:
         self,
         rank: int,
         program: Program,
+        *,
         world: _OwnStates,
         store: RankStore,
         arrivals: Arrivals,
@@ -257,7 +264,12 @@ class RankProcess:
         assert self.process.pid is not None
         self.pid = self.process.pid
         self.proxy = Proxy(
-            rank, self.pid, self.connection, world, store, arrivals
+            rank,
+            process=self.pid,
+            connection=self.connection,
+            world=world,
+            store=store,
+            arrivals=arrivals,
         )
         self._was_gone = False
 
@@ -355,7 +367,7 @@ def _become_rank(
 ) -> ForkedRank:
     """Make this process a rank."""
     calls = Calls(requests)
-    clock: Any = RemoteClock(simulation.clock.cluster, rank, requests)
+    clock = RemoteClock(simulation.clock.cluster, rank, requests)
     clock.on_synchronize = calls.wait_for_all
     simulation.clock = clock
     simulation.ranks_run = True
@@ -363,7 +375,11 @@ def _become_rank(
     become_rank(
         rank,
         lambda options: ForkedGroup(
-            options, requests, calls, rank, next(numbers)
+            options,
+            requests=requests,
+            calls=calls,
+            rank=rank,
+            number=next(numbers),
         ),
         is_process=True,
     )
@@ -384,10 +400,10 @@ def _become_rank(
     here = ForkedRank(
         rank,
         world.size,
-        RemoteStore(requests),
-        calls,
-        lambda value: _end_rank(rank, requests, Outcome(value)),
-        [],
+        store=RemoteStore(requests),
+        calls=calls,
+        end=lambda value: _end_rank(rank, requests, Outcome(value)),
+        left=[],
     )
     for_good.callback(
         replaced(c10d, "rendezvous", partial(_rendezvous, here)).apply()

@@ -3,12 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from torch.distributed import distributed_c10d as c10d
-
 from dpkit.runs.forked.requests import Requests
-from dpkit.runs.ranks.store import RankStore
-
-_Store: Any = c10d.Store
+from dpkit.runs.ranks.store import KeyStore, RankStore
 
 #: What PyTorch asks of a store, by the names of its methods.
 STORE_METHODS: dict[str, Callable[..., Any]] = {
@@ -30,20 +26,12 @@ STORE_METHODS: dict[str, Callable[..., Any]] = {
 _WAITING = ("get", "multi_get", "wait")
 
 
-class RemoteStore(_Store):  # type: ignore[misc]
+class RemoteStore(KeyStore):
     """The store that the parent has: every call is a question to it."""
 
     def __init__(self, requests: Requests) -> None:
         super().__init__()
         self._requests = requests
-
-    def has_extended_api(self) -> bool:
-        """Return True: there are append, multi_get and multi_set."""
-        return True
-
-    def clone(self) -> "RemoteStore":
-        """Return the store itself, as there is no connection to copy."""
-        return self
 
 
 def _asking(name: str) -> Callable[..., Any]:

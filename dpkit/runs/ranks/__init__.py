@@ -6,7 +6,8 @@
 ``needed`` -- what ranks need of torch and of the machine, or are refused;
 ``thread_state`` -- what PyTorch has once in a process, and a rank for itself;
 ``world`` -- what ranks share, and what each has for itself;
-``group`` -- a process group: the methods that PyTorch calls;
+``rank_group`` -- a process group: the methods that PyTorch calls;
+``group`` -- how ranks that take turns perform what is called;
 ``pending`` -- one collective: which ranks have arrived, and when it runs;
 ``sending`` -- what it sends, by dpkit's own collectives;
 ``modes`` -- what PyTorch's dispatch modes see of a group;
@@ -25,9 +26,9 @@ ranks draw its random numbers;
 
 The way of one ``dist.all_reduce(x)``, on each rank:
 
-1. PyTorch calls ``SimGroup.allreduce`` (``group``), which
+1. PyTorch calls ``RankGroup.allreduce`` (``rank_group``), which
    ``modes.dispatched_as`` shows to PyTorch's dispatch modes, if there are any.
-2. ``SimGroup._call`` checks the tensors. ``SimGroup._issue`` charges the host
+2. ``RankGroup._call`` checks the tensors. ``SimGroup._issue`` charges the host
    for the call, and notes from when on ``x`` may be sent: a ``Contribution``.
 3. ``SimGroup._find_pending`` finds the ``PendingCollective`` that the ranks
    before have made, and compares the calls; the first rank makes it.
@@ -40,9 +41,9 @@ The way of one ``dist.all_reduce(x)``, on each rank:
    run message by message: ``plan_runner.run``, which sends by
    ``streams.send``. Each message is a copy, which ``charge_copy``
    (``sim/tensors/charge.py``) issues to the clock: ``Clock.copy``.
-6. ``SimWork.wait`` lets other ranks run until all have arrived
-   (``Scheduler.wait``), and makes the current stream wait for the event at
-   the end of the collective (``SimWork._wait_in_stream``).
+6. ``RankWork.wait`` lets other ranks run until all have arrived
+   (``SimWork._let_all_arrive``), and makes the current stream wait for the
+   event at the end of the collective (``SimWork._wait_in_stream``).
 
 With ``alike=True`` step 4 is ``AlikeGroup._arrive``. For a collective of the
 library it takes ``leave_allreduce`` from ``LEAVERS`` (``one_rank``). With
@@ -159,4 +160,11 @@ def launch(
         import_dtensor()
 
     limit = limit_of(idle_limit)
-    return run_ranks(fn, world_size, args, algorithm, limit, alike)
+    return run_ranks(
+        fn,
+        world_size,
+        args=args,
+        algorithm=algorithm,
+        idle_limit=limit,
+        alike=alike,
+    )

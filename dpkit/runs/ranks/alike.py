@@ -47,8 +47,8 @@ LATER = 1e-8  # seconds after rank 0 that are not looked at
 
 def tell_of_one(stack: ExitStack, size: int) -> None:
     """Label times and traces "one rank of N" until a stack ends."""
-    simulation.clock.stand_for(size)
-    stack.callback(simulation.clock.stand_for, 0)
+    simulation.whole_clock.stand_for(size)
+    stack.callback(simulation.whole_clock.stand_for, 0)
     if simulation.timeline is not None:
         simulation.timeline.label = label()
         simulation.timeline.assumptions.append(
@@ -118,7 +118,7 @@ class AlikeWorld(World):
             _check_ends(collective)
 
     def _times(self) -> list[int]:
-        return simulation.clock.hosts.python.times
+        return simulation.whole_clock.hosts.python.times
 
 
 def _is_placed(collective: PendingCollective) -> bool:
@@ -170,11 +170,12 @@ class AlikeGroup(SimGroup):
         Raises:
             NotImplementedError: in any case.
         """
-        return self._call_pair(1, 0, self._place, tag, xs)
+        return self._call_pair(1, source=0, target=self._place, tag=tag, xs=xs)
 
     def _call_pair(
         self,
         place: int,
+        *,
         source: int,
         target: int,
         tag: int,

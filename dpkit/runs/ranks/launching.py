@@ -36,6 +36,7 @@ LEFT_AFTER = 2.0  # seconds without work of a rank that was asked to end
 def run_ranks(
     fn: Callable[..., Any],
     size: int,
+    *,
     args: Any,
     algorithm: str | None,
     idle_limit: float,

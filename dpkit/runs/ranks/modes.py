@@ -5,11 +5,11 @@ in its block. With gloo and NCCL the collectives are among these, because C++
 calls them as operations of the namespace ``c10d``. A group in Python is called
 directly. So it shows its calls to the modes itself::
 
-    dist.all_reduce(x) ─▶ SimGroup.allreduce ─▶ the mode: "c10d.allreduce_"
-                                                   │ calls what it was shown
-                                                   ▼
-                                                SimGroup.allreduce, with the
-                                                modes that are left
+    dist.all_reduce(x) ─▶ RankGroup.allreduce ─▶ the mode: "c10d.allreduce_"
+                                                    │ calls what it was shown
+                                                    ▼
+                                                 RankGroup.allreduce, with the
+                                                 modes that are left
 """
 
 from collections.abc import Callable

@@ -43,7 +43,7 @@ def leave_allreduce(
         factor: What they are multiplied by before.
     """
     for x in xs[0]:
-        _reduce("allreduce", x, ranks, op, factor)
+        _reduce("allreduce", x, ranks=ranks, op=op, factor=factor)
 
 
 def leave_reduce(
@@ -63,11 +63,11 @@ def leave_reduce(
         factor: What they are multiplied by before.
     """
     for x in xs[0]:
-        _reduce("reduce", x, ranks, op, factor)
+        _reduce("reduce", x, ranks=ranks, op=op, factor=factor)
 
 
 def _reduce(
-    operation: str, x: Tensor, ranks: Sequence[int], op: str, factor: float
+    operation: str, x: Tensor, *, ranks: Sequence[int], op: str, factor: float
 ) -> None:
     before_adding([x], factor)
     with flattened([x]) as (flat,):

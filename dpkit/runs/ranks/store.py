@@ -60,10 +60,24 @@ def _shown(key: str) -> str:
     return repr(key.split("//", 1)[-1])
 
 
-class RankStore(_Store):  # type: ignore[misc]
+class KeyStore(_Store):  # type: ignore[misc]
+    """A store as PyTorch's, wherever its keys are."""
+
+    def has_extended_api(self) -> bool:
+        """Return True: there are append, multi_get and multi_set."""
+        return True
+
+    def clone(self) -> "KeyStore":
+        """Return the store itself, as there is no connection to copy."""
+        return self
+
+
+class RankStore(KeyStore):
     """A store of ranks that take turns in one process.
 
     PyTorch's own, in C++, call the methods by the names that they have here.
+    The process of a rank has a ``RemoteStore``, which asks for the same
+    (``dpkit.runs.forked.store``).
 
     Where one program runs for several ranks, what it adds and appends is added
     and appended for each of them.
@@ -153,7 +167,7 @@ class RankStore(_Store):  # type: ignore[misc]
         if thread.rank is None and awaited.is_over:
             return
         rank = _own_rank(awaited.name)
-        hosts = simulation.clock.hosts
+        hosts = simulation.whole_clock.hosts
         seconds = allowed.total_seconds()
         limit = TimeLimit(
             mark=hosts.at_work.mark(rank) + round(SECOND * seconds),
@@ -183,14 +197,6 @@ class RankStore(_Store):  # type: ignore[misc]
         self._look([])
         return int(self._values.num_keys())
 
-    def has_extended_api(self) -> bool:
-        """Return True: there are append, multi_get and multi_set."""
-        return True
-
-    def clone(self) -> "RankStore":
-        """Return the store itself, as there is no connection to copy."""
-        return self
-
     # -- inside
 
     def _read(self, key: str) -> bytes:
@@ -200,7 +206,7 @@ class RankStore(_Store):  # type: ignore[misc]
     def _change(self, key: str) -> None:
         rank = thread.rank
         if rank is not None:
-            mark = simulation.clock.hosts.at_work.mark(rank)
+            mark = simulation.whole_clock.hosts.at_work.mark(rank)
             self._times[key] = max(mark, self._times.get(key, 0))
             self._first_times.setdefault(key, mark)
             if self._seen.get(rank) == self._changes:
@@ -235,7 +241,7 @@ class RankStore(_Store):  # type: ignore[misc]
         rank = _own_rank("the store")
         for key in keys:
             mark = self._times.get(key, 0)
-            simulation.clock.hosts.at_work.reach(rank, mark)
+            simulation.whole_clock.hosts.at_work.reach(rank, mark)
 
 
 def _own_rank(awaited: str) -> int:

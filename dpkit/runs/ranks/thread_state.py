@@ -53,9 +53,9 @@ class Registry(local):
 def isolate_threads(stack: ExitStack) -> None:
     """Give each thread its own host and registries, until a stack ends."""
     if simulation.settings["hosts"] == "one":
-        caller = simulation.clock
+        caller = simulation.whole_clock
         stack.enter_context(machine(hosts="per_device"))
-        stack.callback(_pass_time, caller, simulation.clock)
+        stack.callback(_pass_time, caller, simulation.whole_clock)
     compiled: Any = torch._C._distributed_c10d
     changes: list[tuple[Any, str, Any]] = [
         (c10d, "_world", Registry(threading.get_ident())),

@@ -13,8 +13,9 @@ DDP first reads its sums, and for sums that nobody has read after DDP is done::
     bucket 1                                   |=== sum ===|
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -30,6 +31,7 @@ from dpkit.sim.devices import simulation
 from dpkit.sim.streams import SimEvent, check_rank, current_stream
 from dpkit.sim.tensors import SimTensor, in_backward
 
+Called = TypeVar("Called")  # an operation that the rank has called
 _Work: Any = vars(dist)["_Work"]
 PATIENCE = 600.0  # seconds; NCCL's watchdog allows as many by default
 
@@ -42,30 +44,20 @@ def note_time_limit() -> None:
     )
 
 
-class SimWork(_Work):  # type: ignore[misc]
-    """What a rank waits for: collectives that it has called, and their result.
+class RankWork(_Work, Generic[Called]):  # type: ignore[misc]
+    """What a rank waits for: operations that it has called, and their result.
 
     Args:
-        scheduler: Lets other ranks run while this one waits.
         rank: The rank that has called them.
-        pending: The collectives.
+        pending: The operations.
         out: The tensors that they leave, as the value of a future.
     """
 
-    def __init__(
-        self,
-        scheduler: Scheduler,
-        rank: int,
-        pending: Sequence[PendingCollective],
-        out: Any,
-    ) -> None:
+    def __init__(self, rank: int, pending: Sequence[Called], out: Any) -> None:
         super().__init__()
-        self._scheduler = scheduler
         self._rank = rank
         self.pending = pending
         self._out = out
-        # When it was first asked for, without a result, in picoseconds.
-        self._asked_since: int | None = None
 
     def wait(self, timeout: Any = None) -> bool:
         """Make the rank's current stream wait until they are over.
@@ -79,29 +71,19 @@ class SimWork(_Work):  # type: ignore[misc]
         self._wait_in_stream()
         return True
 
+    synchronize = block_current_stream = wait
+
+    @abstractmethod
+    def is_completed(self) -> bool:
+        """Return whether they are over, at this time of the rank's clock."""
+
+    @abstractmethod
     def _let_all_arrive(self) -> None:
-        """Give other ranks their turns until all have arrived.
+        """Wait until all ranks have arrived."""
 
-        Raises:
-            RuntimeError: what they have contributed could not be sent.
-        """
-        check_rank(self._rank)
-        for collective in self.pending:
-            self._scheduler.wait(self._rank, collective)
-            if collective.error is not None:
-                why = in_words(collective.error)
-                raise RuntimeError(
-                    f"{collective.name} has failed ({why})"
-                ) from collective.error
-
+    @abstractmethod
     def _wait_in_stream(self) -> None:
-        for event in self._ends():
-            event.wait(current_stream(event.device))
-
-    def _ends(self) -> list[SimEvent]:
-        """Return the events at which they are over on this rank's device."""
-        ends = [c.ends.get(self._rank) for c in self.pending]
-        return [event for event in ends if event is not None]  # not the CPU
+        """Make the rank's current stream wait until they are over."""
 
     def get_future(self) -> Future[Any]:
         """Return a future that is done; see the top of this module."""
@@ -132,6 +114,57 @@ class SimWork(_Work):  # type: ignore[misc]
         outs = tensors_in(self._out)
         return [x for x in outs if isinstance(x, SimTensor)]
 
+    def result(self) -> Any:
+        """Return the tensors that the operations leave."""
+        return self._out
+
+
+class SimWork(RankWork[PendingCollective]):
+    """What a rank waits for that takes turns with the others.
+
+    Args:
+        scheduler: Lets other ranks run while this one waits.
+        rank: The rank that has called them.
+        pending: The collectives.
+        out: The tensors that they leave, as the value of a future.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        rank: int,
+        pending: Sequence[PendingCollective],
+        out: Any,
+    ) -> None:
+        super().__init__(rank, pending, out)
+        self._scheduler = scheduler
+        # When it was first asked for, without a result, in picoseconds.
+        self._asked_since: int | None = None
+
+    def _let_all_arrive(self) -> None:
+        """Give other ranks their turns until all have arrived.
+
+        Raises:
+            RuntimeError: what they have contributed could not be sent.
+        """
+        check_rank(self._rank)
+        for collective in self.pending:
+            self._scheduler.wait(self._rank, collective)
+            if collective.error is not None:
+                why = in_words(collective.error)
+                raise RuntimeError(
+                    f"{collective.name} has failed ({why})"
+                ) from collective.error
+
+    def _wait_in_stream(self) -> None:
+        for event in self._ends():
+            event.wait(current_stream(event.device))
+
+    def _ends(self) -> list[SimEvent]:
+        """Return the events at which they are over on this rank's device."""
+        ends = [c.ends.get(self._rank) for c in self.pending]
+        return [event for event in ends if event is not None]  # not the CPU
+
     def is_completed(self) -> bool:
         """Return whether they are over, at this time of the rank's clock.
 
@@ -160,12 +193,6 @@ class SimWork(_Work):  # type: ignore[misc]
             self._asked_since = now
         is_over = all(collective.is_over for collective in self.pending)
         return is_over or now - self._asked_since > PATIENCE * SECOND
-
-    synchronize = block_current_stream = wait
-
-    def result(self) -> Any:
-        """Return the tensors that the operations leave."""
-        return self._out
 
 
 def _after_waiting(name: str) -> Callable[..., Any]:

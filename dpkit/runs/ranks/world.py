@@ -110,7 +110,7 @@ class World:
 
     def _time(self, rank: int) -> int:
         """Return the time on the clock of a rank's host, in picoseconds."""
-        return simulation.clock.hosts.python.mark(rank)
+        return simulation.whole_clock.hosts.python.mark(rank)
 
     def _enter(self, rank: int) -> None:
         """Bring back what PyTorch has once, as this rank has left it."""
@@ -119,4 +119,4 @@ class World:
     def _leave(self, rank: int) -> None:
         """Keep what PyTorch has once, for the next turn of this rank."""
         self._states[rank] = ThreadState.now()
-        simulation.clock.flush()  # what backward has issued so far
+        simulation.whole_clock.flush()  # what backward has issued so far

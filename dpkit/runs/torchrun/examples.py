@@ -28,7 +28,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch.utils.data.distributed import DistributedSampler
 
 from dpkit.runs.forked.group import ForkedGroup
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim import places
 from dpkit.sim.changes import replaced
@@ -288,13 +288,13 @@ class SharedExamples(Watcher):
         is_plain = type(loader.batch_sampler) in (BatchSampler, type(None))
         filled = 1 if is_plain else loader.batch_size or 1
         self._of[iterator] = taken = LoaderPass(
-            array("q"),
-            len(root),
-            filled,
-            by_chance or len(sampler) >= len(root),
-            root is not loader.dataset,
-            places.here().described(),
-            [],
+            indices=array("q"),
+            size=len(root),
+            num_batch=filled,
+            is_whole=by_chance or len(sampler) >= len(root),
+            is_part=root is not loader.dataset,
+            line=places.here().described(),
+            state=[],
         )
         self._passes.append(taken)
 

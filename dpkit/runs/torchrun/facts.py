@@ -16,7 +16,7 @@ from torch.optim.optimizer import (
 
 from dpkit.runs.forked.group import ForkedGroup
 from dpkit.runs.forked.running import ForkedRank
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim import torch_sim
 from dpkit.sim.changes import replaced

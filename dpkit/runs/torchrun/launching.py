@@ -190,12 +190,14 @@ def report_of_rank(
         kept |= watcher.kept()
     has_values = simulation.backing.type != "meta"
     return RankReport(
-        counting.facts(are_timed),
-        not_modelled.notes,
-        findings,
-        kept,
-        [type(w) for w in watchers if has_values or not w.needs_values],
-        {type(w): w.for_comparison() for w in watchers},
+        facts=counting.facts(are_timed),
+        notes=not_modelled.notes,
+        findings=findings,
+        kept=kept,
+        looked_for=[
+            type(w) for w in watchers if has_values or not w.needs_values
+        ],
+        compared={type(w): w.for_comparison() for w in watchers},
     )
 
 

@@ -179,10 +179,24 @@ class StepCounter:
                 span.device == f"sim:{device}" for span in timeline.spans
             )
             facts = self._facts(device, peak, blocks)
-            one = RankReport(facts, notes, races, {}, [*looked_for], {})
+            one = RankReport(
+                facts=facts,
+                notes=notes,
+                findings=races,
+                kept={},
+                looked_for=[*looked_for],
+                compared={},
+            )
             found.append(one if used else None)
         if notes and not any(found):  # its work is in other processes
-            found[0] = RankReport(self._facts(0, 0, []), notes, {}, {}, [], {})
+            found[0] = RankReport(
+                facts=self._facts(0, 0, []),
+                notes=notes,
+                findings={},
+                kept={},
+                looked_for=[],
+                compared={},
+            )
         return found
 
     def _facts(self, device: int, peak: int, blocks: list[Block]) -> RankFacts:

@@ -23,7 +23,7 @@ from dpkit.runs.forked.group import (
     OpenCall,
     taken_and_given,
 )
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
 from dpkit.sim.clock import DEFAULT, Race, Row, Stream
@@ -113,8 +113,8 @@ class NothingOrders(Watcher):
             self._races.used(
                 call.kind,
                 self.rank,
-                filter(_is_simulated, reads),
-                filter(_is_simulated, tensors_in(taken)),
+                reads=filter(_is_simulated, reads),
+                writes=filter(_is_simulated, tensors_in(taken)),
             )
         finally:
             list.__setitem__(self._current, self.rank, before)

@@ -38,7 +38,7 @@ from torch.utils.data.distributed import DistributedSampler
 from torch.utils.weak import WeakIdKeyDictionary, WeakTensorKeyDictionary
 
 from dpkit.runs.forked.group import ForkedGroup
-from dpkit.runs.ranks.group import CollectiveCall
+from dpkit.runs.ranks.rank_group import CollectiveCall
 from dpkit.runs.torchrun.parameter_names import ParameterNames
 from dpkit.runs.torchrun.watchers import Watcher
 from dpkit.sim.changes import replaced
@@ -377,7 +377,13 @@ def _apart(
         return None
     if own.are_reduced_last and not parameter.ranks:  # or once, in the end
         return None
-    return Apart(moments[first][0], place, rank, other, parameter)
+    return Apart(
+        moments[first][0],
+        place=place,
+        rank=rank,
+        other=other,
+        parameter=parameter,
+    )
 
 
 def _why(first: Apart, steps: Mapping[int, Steps]) -> str:

@@ -82,6 +82,7 @@ class Clock:
         self,
         device: int,
         name: str,
+        *,
         seconds: float,
         num_bytes: int = 0,
         flops: int = 0,
@@ -133,6 +134,7 @@ class Clock:
         self,
         source: int | None,
         target: int | None,
+        *,
         seconds: float,
         num_bytes: int,
         blocking: bool = False,
@@ -174,7 +176,12 @@ class Clock:
         return work.issued
 
     def collective(
-        self, devices: Sequence[int], name: str, seconds: float, num_bytes: int
+        self,
+        devices: Sequence[int],
+        *,
+        name: str,
+        seconds: float,
+        num_bytes: int,
     ) -> None:
         """Issue what runs on several devices together, as one kernel on each.
 
@@ -295,6 +302,7 @@ class Clock:
         self,
         device: int,
         name: str | None = None,
+        *,
         share: float = SHARE_OF_WAIT,
     ) -> None:
         """Make the host ask whether ``device`` is done: it costs a moment.

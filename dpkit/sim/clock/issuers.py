@@ -203,7 +203,7 @@ class Hosts:
         end = times[number] = start + duration
         if self.recorder is not None and duration:
             row = issuers.row(number, len(self.python.times))
-            self.recorder.note(row, name, "launch", start, end)
+            self.recorder.note(row, name, "launch", start=start, end=end)
         return end
 
     def _go_on(
@@ -221,4 +221,4 @@ class Hosts:
             row = issuers.row(number, len(self.python.times))
             recorder = self.recorder
             note = recorder.note_again if again else recorder.note
-            note(row, name, kind, start, end)
+            note(row, name, kind, start=start, end=end)

@@ -140,6 +140,7 @@ class Recorder:
         row: Row,
         name: str,
         kind: str,
+        *,
         start: int,
         end: int,
         num_bytes: int = 0,
@@ -165,7 +166,7 @@ class Recorder:
         )
 
     def note_again(
-        self, row: Row, name: str, kind: str, start: int, end: int
+        self, row: Row, name: str, kind: str, *, start: int, end: int
     ) -> None:
         """Add a span, or lengthen the last one if this only continues it.
 
@@ -178,7 +179,7 @@ class Recorder:
         """
         # A loop that asks a thousand times is one span.
         last = self.spans[-1] if self.spans else None
-        self.note(row, name, kind, start, end)
+        self.note(row, name, kind, start=start, end=end)
         if last is not None and _goes_on(last, self.spans[-1]):
             self.spans[-2:] = [replace(last, end=self.spans[-1].end)]
 

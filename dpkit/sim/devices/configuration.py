@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from threading import local
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from dpkit.accelerator import real_devices
 from dpkit.sim.clock.clock import Clock
+from dpkit.sim.clock.interface import ClockInterface
 from dpkit.sim.hardware import Accelerator, Host, Link
 from dpkit.sim.hardware.clusters import Cluster, cluster
 from dpkit.sim.memory.accounting import Memory, size
@@ -39,10 +40,19 @@ class Simulation:
         self.replaces_gpus = self.backing_is_chosen = False
         self.is_for_a_block = False  # whether its settings are those of one
         self._thread = local()
-        self.clock = Clock(_cluster(settings))
+        # In the process of a rank that is one, another stands in for it.
+        self.clock: ClockInterface[Any] = Clock(_cluster(settings))
         self.memory = Memory(settings["num_devices"], _capacity(settings))
         self.backing = _backing(settings)  # the device that holds the values
         self.holder = self.backing.type  # its kind: "cpu", "meta" or "cuda"
+
+    @property
+    def whole_clock(self) -> Clock:
+        """The clock with all that it can do, where it is in this process.
+
+        In the process of a rank it is not: see ``dpkit.sim.clock.interface``.
+        """
+        return cast("Clock", self.clock)
 
     @property
     def current_device(self) -> int:

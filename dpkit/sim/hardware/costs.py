@@ -24,6 +24,7 @@ from dpkit.sim.hardware.parts import (
 
 def operation_seconds(
     accelerator: Accelerator,
+    *,
     flops: float,
     num_bytes: float,
     dtype: str = "float32",
@@ -47,17 +48,20 @@ def operation_seconds(
 
         >>> from dpkit.sim.hardware import ACCELERATORS
         >>> v100 = ACCELERATORS["v100-pcie"]
-        >>> flops, num_bytes = 2 * 4000**3, 3 * 4000**2 * 4
-        >>> round(1e3 * operation_seconds(v100, flops, num_bytes), 1)
+        >>> seconds = operation_seconds(
+        ...     v100, flops=2 * 4000**3, num_bytes=3 * 4000**2 * 4
+        ... )
+        >>> round(1e3 * seconds, 1)
         9.8
 
         A convolution of VGG16, of 29.6 billion operations, on a P100, in
         milliseconds; without its class it goes at the rate of products:
 
-        >>> work = ACCELERATORS["p100"], 29.6e9, 0, "float32"
-        >>> round(1e3 * operation_seconds(*work), 1)
+        >>> p100 = ACCELERATORS["p100"]
+        >>> work = {"flops": 29.6e9, "num_bytes": 0}
+        >>> round(1e3 * operation_seconds(p100, **work), 1)
         3.1
-        >>> round(1e3 * operation_seconds(*work, "fast"), 1)
+        >>> round(1e3 * operation_seconds(p100, **work, kind="fast"), 1)
         2.0
 
     Source:

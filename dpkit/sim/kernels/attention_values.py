@@ -110,7 +110,9 @@ def _backward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
         three = _CPU_BACKWARD(*tensors, 0.0, given.is_causal, **options)
         found = *three, None
     else:
-        found = _gradients(given, gradient, out, sums, named.get(_SEEDS[1]))
+        found = _gradients(
+            given, gradient, out=out, sums=sums, seed=named.get(_SEEDS[1])
+        )
     return tuple(
         None if like is None else _laid_out(x, like)
         for x, like in zip(found, returned)
@@ -127,22 +129,25 @@ def _named(func: OpOverload, args: Any, kwargs: Any) -> dict[str, Any]:
 def _given(named: dict[str, Any]) -> Given:
     """Return what attention is computed from."""
     return Given(
-        named["query"],
-        named["key"],
-        named["value"],
-        named.get("attn_bias", named.get("attn_mask")),
-        named.get("dropout_p", 0.0),
-        named.get("is_causal", False),
-        named.get("scale"),
+        query=named["query"],
+        key=named["key"],
+        value=named["value"],
+        mask=named.get("attn_bias", named.get("attn_mask")),
+        dropout_p=named.get("dropout_p", 0.0),
+        is_causal=named.get("is_causal", False),
+        scale=named.get("scale"),
     )
 
 
 def _blank(func: OpOverload, args: Any, kwargs: Any) -> list[Any]:
     """Return what an operator returns on CUDA, without values in it."""
-    on_meta = tree_map_only(Tensor, _without_values, (args, kwargs))
+    args_on_meta, kwargs_on_meta = tree_map_only(
+        Tensor, _without_values, (args, kwargs)
+    )
     device = next(x.device for x in args if isinstance(x, Tensor))
     zeros = partial(torch.zeros_like, device=device)
-    return list(tree_map_only(Tensor, zeros, func(*on_meta[0], **on_meta[1])))
+    found = func(*args_on_meta, **kwargs_on_meta)
+    return list(tree_map_only(Tensor, zeros, found))
 
 
 def _without_values(x: Tensor) -> Tensor:
@@ -175,6 +180,7 @@ def _attend(given: Given, seed: Tensor | None) -> tuple[Tensor, Tensor]:
 def _gradients(
     given: Given,
     gradient: Tensor,
+    *,
     out: Tensor,
     sums: Tensor,
     seed: Tensor | None,

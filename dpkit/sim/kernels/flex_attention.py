@@ -282,18 +282,26 @@ def _charge(
     clock = simulation.clock
     seconds = operation_seconds(
         clock.cluster.accelerator,
-        flops / _SHARES[kind],
-        num_bytes,
-        compute_dtype("bmm", query),
-        kind,
+        flops=flops / _SHARES[kind],
+        num_bytes=num_bytes,
+        dtype=compute_dtype("bmm", query),
+        kind=kind,
     )
     with clock.lock:
         if simulation.races is not None:
-            simulation.races.used(name, device, reads, results, results)
+            simulation.races.used(
+                name, device, reads=reads, writes=results, made=results
+            )
         if clock.hosts.in_backward:
             await_arrivals(reads, device)
         clock.compute(
-            device, name, seconds, num_bytes, flops, launches=1, phase=phase
+            device,
+            name,
+            seconds=seconds,
+            num_bytes=num_bytes,
+            flops=flops,
+            launches=1,
+            phase=phase,
         )
     if tracing():
         mark_results(list(results))

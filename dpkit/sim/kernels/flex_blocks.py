@@ -131,8 +131,9 @@ def of_piece(
     """Return the two functions for a piece, which counts from 0."""
 
     def place(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> list[Tensor]:
-        first = piece.queries.start or 0, piece.keys.start or 0
-        return [b + piece.example, h, q + first[0], k + first[1]]
+        first_query = piece.queries.start or 0
+        first_key = piece.keys.start or 0
+        return [b + piece.example, h, q + first_query, k + first_key]
 
     def score_of_piece(score: Tensor, *args: Tensor) -> Tensor:
         return score_mod(score, *place(*args))

@@ -58,8 +58,12 @@ def put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
     if source.data_ptr() != target.data_ptr():
         target[:count].copy_(source[:count])
         if simulation.races is not None and out.device.type == "sim":
-            pieces = [source[:count]], [target[:count]]
-            simulation.races.used("copy", out.device.index, *pieces)
+            simulation.races.used(
+                "copy",
+                out.device.index,
+                reads=[source[:count]],
+                writes=[target[:count]],
+            )
 
 
 def _put_without_values(source: Tensor, target: Tensor, first: int) -> None:

@@ -84,9 +84,8 @@ def _of_batch_norm(
     written: Any,
 ) -> int:
     """Return the bytes that batch norm moves: in evaluation each once."""
-    return _times(
-        reads if call.args[place] else 1, writes, call, inputs, written
-    )
+    reads = reads if call.args[place] else 1
+    return _times(reads, writes, call=call, inputs=inputs, written=written)
 
 
 def _of_softmax(
@@ -102,7 +101,8 @@ def _of_softmax(
     x = inputs[0]
     row = x.shape[call.args[place]] if x.ndim else 1
     fits = row * x.itemsize < SHARED_ROW_BYTES
-    return _times(short if fits else long, writes, call, inputs, written)
+    reads = short if fits else long
+    return _times(reads, writes, call=call, inputs=inputs, written=written)
 
 
 def _of_gradients(call: OpCall, inputs: Sequence[Tensor], written: Any) -> int:

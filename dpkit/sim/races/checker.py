@@ -88,12 +88,15 @@ class Races:
             self._memory_of(x)  # known now, so what shares it is not new
         if operator.asks_form:
             reads = []
-        self.used(operator.name, device, reads, writes + made, made)
+        self.used(
+            operator.name, device, reads=reads, writes=writes + made, made=made
+        )
 
     def used(
         self,
         name: str,
         device: int,
+        *,
         reads: Iterable[Tensor],
         writes: Iterable[Tensor] = (),
         made: Iterable[Tensor] = (),

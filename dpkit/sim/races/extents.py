@@ -63,4 +63,4 @@ def extent_of(x: Tensor) -> Extent:
     shape = tuple(n for n, _ in steps)
     strides = tuple(step for _, step in steps)
     is_dense = end - first == item * prod(shape)
-    return Extent(first, end, shape, strides, is_dense)
+    return Extent(first, end, shape=shape, strides=strides, is_dense=is_dense)

@@ -273,7 +273,7 @@ def overlapped(events: Mapping[torch.device, SimEvent]) -> Iterator[None]:
         True
     """
     since = {device.index: event.issued for device, event in events.items()}
-    with simulation.clock.communication_threads(since):
+    with simulation.whole_clock.communication_threads(since):
         yield
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpkit.sim.clock.clock import Clock
+from dpkit.sim.clock.interface import ClockInterface
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.hardware import Host
 from dpkit.sim.hardware.costs import copy_seconds, operation_seconds
@@ -81,15 +81,17 @@ def _charge_one(
             kind = operator.rate(call, accelerator.synchronous)
         if operator.per_gradient:
             launches = sum(call.args[-1])
-    seconds = operation_seconds(accelerator, flops, num_bytes, dtype, kind)
+    seconds = operation_seconds(
+        accelerator, flops=flops, num_bytes=num_bytes, dtype=dtype, kind=kind
+    )
     clock.compute(
         device,
         operator.name,
-        seconds,
-        num_bytes,
-        flops,
-        launches,
-        _phase(clock, inputs),
+        seconds=seconds,
+        num_bytes=num_bytes,
+        flops=flops,
+        launches=launches,
+        phase=_phase(clock, inputs),
     )
     if operator.may_wait and host_waits(call):
         clock.wait(device, clock.current[device])
@@ -97,7 +99,7 @@ def _charge_one(
             simulation.races.host_waits_for_issued(device)
 
 
-def _phase(clock: Clock, inputs: Sequence[Tensor]) -> str:
+def _phase(clock: ClockInterface[Any], inputs: Sequence[Tensor]) -> str:
     """Return the phase of training that an operation belongs to."""
     if clock.hosts.in_backward:
         return "backward"
@@ -121,9 +123,13 @@ def _charge_pairs(call: OpCall, out: Any) -> None:
     for source, target in pairs:
         if source.device == target.device:
             if simulation.races is not None:
-                to = [target], [target] if is_new else []
-                index = target.device.index
-                simulation.races.used("copy", index, [source], *to)
+                simulation.races.used(
+                    "copy",
+                    target.device.index,
+                    reads=[source],
+                    writes=[target],
+                    made=[target] if is_new else [],
+                )
             _charge_one(call, (source,), target, target.device.index)
         else:
             charge_copy(
@@ -198,8 +204,10 @@ def await_arrivals(inputs: Sequence[Tensor], device: int) -> None:
         if wait_in_stream is not None:
             wait_in_stream()
         arrival = getattr(tensor, "arrival", None)
-        if arrival is not None and arrival[0] is clock:
-            clock.hosts.await_thread(device, arrival[1])
+        if arrival is not None:
+            of_clock, issued = arrival
+            if of_clock is clock:
+                clock.hosts.await_thread(device, issued)
 
 
 def _number(tensor: Tensor) -> int | None:
@@ -212,7 +220,7 @@ def charge_read(tensor: Tensor, num_bytes: int) -> None:
     clock = simulation.clock
     device = tensor.device.index
     if simulation.races is not None:
-        simulation.races.used("item", device, [tensor])
+        simulation.races.used("item", device, reads=[tensor])
         simulation.races.host_waits_for_issued(device)
     seconds = copy_seconds(clock.cluster.host_link, num_bytes)
     with clock.lock:
@@ -238,11 +246,15 @@ def charge_factory(
     if simulation.races is not None:
         simulation.races.made([backing], device)
         if fills:
-            simulation.races.used(name, device, [], [backing])
-    seconds = operation_seconds(cluster.accelerator, 0, num_bytes)
+            simulation.races.used(name, device, reads=[], writes=[backing])
+    seconds = operation_seconds(
+        cluster.accelerator, flops=0, num_bytes=num_bytes
+    )
     with clock.lock:
         if fills:
             phase = _phase(clock, [])
-            clock.compute(device, name, seconds, num_bytes, phase=phase)
+            clock.compute(
+                device, name, seconds=seconds, num_bytes=num_bytes, phase=phase
+            )
         else:
             clock.hosts.busy(device, name, cluster.host.view_seconds)

@@ -66,7 +66,9 @@ def predicted(
         kind = group["kernel"]
         kind += " backward" if direction == "backward" else ""
         flops += counted
-        seconds += operation_seconds(gpu, done, 0, group["dtype"], kind)
+        seconds += operation_seconds(
+            gpu, flops=done, num_bytes=0, dtype=group["dtype"], kind=kind
+        )
     return flops / seconds / 1e12
 
 

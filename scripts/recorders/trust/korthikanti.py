@@ -153,7 +153,9 @@ def hop_seconds(model: Model, gathers: bool = True) -> float:
 def optimizer_seconds(model: Model) -> float:
     """Return what Adam takes, with what is done to gradients and weights."""
     num_bytes = OPTIMIZER_BYTES * model.weights
-    return operation_seconds(_cluster(model.tensor).accelerator, 0, num_bytes)
+    return operation_seconds(
+        _cluster(model.tensor).accelerator, flops=0, num_bytes=num_bytes
+    )
 
 
 def replicas_seconds(model: Model, num_replicas: int) -> float:

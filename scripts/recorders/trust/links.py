@@ -44,7 +44,7 @@ def copied_per_second(pair: Cluster, ways: int) -> float:
     seconds = copy_seconds(pair.link, COPIED)
     for source in range(ways):
         clock.current[:] = [clock.new_stream(0), clock.new_stream(1)]
-        clock.copy(source, 1 - source, seconds, COPIED)
+        clock.copy(source, 1 - source, seconds=seconds, num_bytes=COPIED)
     for device in range(2):
         clock.wait(device, cost=0.0)
     return ways * COPIED / clock.now()

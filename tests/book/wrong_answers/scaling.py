@@ -5,7 +5,7 @@ from dpkit.sim.hardware.costs import operation_seconds
 def crossover(accelerator, host):
     n = 1
     while (
-        operation_seconds(accelerator, 2 * n**3, 12 * n**2)
+        operation_seconds(accelerator, flops=2 * n**3, num_bytes=12 * n**2)
         <= host.launch_seconds
     ):
         n += 1
