@@ -7,7 +7,7 @@ Both are a ``RankGroup``, and perform in their own way what is called here.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -18,14 +18,13 @@ from dpkit.arguments import check_strided
 from dpkit.runs.ranks.layouts import check_layouts
 from dpkit.runs.ranks.modes import dispatched_as
 from dpkit.runs.ranks.reductions import check_reduction, reduction_of
-from dpkit.runs.ranks.works import RankWork, note_time_limit
+from dpkit.runs.ranks.works import Called, RankWork, note_time_limit
 from dpkit.sim.containers import tensors_in
 from dpkit.sim.streams import check_rank, current_stream
 from dpkit.sim.tensors import on_device
 
 Tensors = Sequence[Tensor]
 Parts = Sequence[Tensors]
-Called = TypeVar("Called")  # an operation that the rank has called
 _Group: Any = dist.ProcessGroup  # whose annotations differ by version
 
 
