@@ -106,7 +106,7 @@ def test_no_stranger_gets_at_the_gpu():
 def test_nothing_is_published_before_the_owner_says_so(name, job, variable):
     condition = yaml.safe_load(read(name))["jobs"][job]["if"]
     assert f"vars.{variable} == 'yes'" in condition
-    asked = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    asked = (ROOT / "scripts" / "README.md").read_text(encoding="utf-8")
     assert f"`{variable}`" in asked
 
 
