@@ -25,8 +25,20 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/book$(if $(PYTHONPATH),:$(PYTHONPATH))
 endif
 unexport ENV
 
+# make test ON=cpu, and so on, runs the target on-cpu.
+KINDS := $(sort $(shell sed -n 's/^on-\([a-z-]*\):.*/\1/p' \
+           $(firstword $(MAKEFILE_LIST))))
+ifneq ($(origin ON),command line)
+ON :=
+endif
+ifneq ($(and $(ON),$(filter test,$(MAKECMDGOALS))),)
+ifeq ($(filter $(KINDS),$(ON)),)
+$(error unknown kind of test (ON: $(ON), known: $(KINDS)))
+endif
+endif
+
 ifeq ($(origin TORCH),command line)
-ifeq ($(MAKECMDGOALS),ranks)
+ifeq ($(ON),ranks)
 # An environment of its own, with this version from the package index.
 OTHER := .venv-torch-$(TORCH)
 PY    := $(OTHER)/bin/python
@@ -104,6 +116,9 @@ endif
 ifneq ($(origin SHUFFLE),command line)
 SHUFFLE :=
 endif
+ifneq ($(origin NAME),command line)
+NAME :=
+endif
 # The notebooks that a target runs: all of them, or the one in ONLY=name.
 CHAPTERS := $(sort $(wildcard book/*.ipynb))
 CHOSEN := $(if $(ONLY),$(filter book/$(ONLY).ipynb,$(CHAPTERS)),$(CHAPTERS))
@@ -130,7 +145,8 @@ REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
-	  | awk -F ':.*## ' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	  | awk -F ':.*## ' '{ printf "make %-16s %s\n", $$1, $$2 }'
+	@echo "make test ON=one of: $(KINDS)"
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; \
@@ -162,9 +178,19 @@ $(READY): pyproject.toml
 	@touch $@
 endif
 
+ifeq ($(VERSIONS),newest)
+# Resolved each time, and so not kept: what it installs is newer next week.
+setup:
+	rm -rf .venv-newest
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --disable-pip-version-check \
+	  --editable ".[dev]"
+	.venv-newest/bin/python -m pip list
+else
 # Which GPUs will not work is said before the download, and again at the end.
-setup: $(READY)  ## install the pinned environment into .venv
+setup: $(READY)  ## install the pinned environment, .venv; or VERSIONS=newest
 	@$(FIT) || true
+endif
 
 book: $(READY)  ## build the site into _build/html
 	$(PY) scripts/build_site.py .
@@ -200,33 +226,46 @@ edit: $(READY)  ## open the chapters themselves in JupyterLab, to change them
 notebooks-branch: book  ## commit plain notebooks to the branch `notebooks`
 	@$(PY) scripts/notebooks_branch.py . notebooks
 
-execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs
-	$(ON_SIM) $(ONE) $(PY) scripts/execute_notebooks.py \
-	  $(if $(LIVE),--live) $(CHOSEN)
-
-reproducible: $(READY)  ## run every notebook, or ONLY=name; fail on a change
+# With CHECK=yes nothing is stored: it fails where a notebook would change. On
+# GPUs the outputs go to _build/gpu.
+execute: $(READY)  ## run every notebook, or ONLY=name; store its outputs, or CHECK=yes, ON=gpu
+ifneq ($(CHECK),)
 	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 \
 	  -P $$($(PY) -m tests.running.workers) \
 	  $(PY) scripts/execute_notebooks.py --check
+else ifeq ($(ON),gpu)
+	rm -rf _build/gpu && mkdir -p _build && cp -R book _build/gpu
+	env -u DPKIT_DEVICES $(PY) scripts/execute_notebooks.py --live \
+	  _build/gpu/*.ipynb
+else
+	$(ON_SIM) $(ONE) $(PY) scripts/execute_notebooks.py \
+	  $(if $(LIVE),--live) $(CHOSEN)
+endif
 
 # On GPUs the chapters run on these, and so do the tests that need CUDA. The
-# simulated devices are the same everywhere: test-sim compares them strictly.
-test: $(READY)  ## each cell, the library's tests, the book's: on GPUs, or on sim
+# simulated devices are the same everywhere: ON=sim compares them strictly.
+ifneq ($(ON),)
+test: on-$(ON)
+else
+test: $(READY)  ## all cells and tests, on GPUs or on sim; ONLY=, FILES=, or ON=
 	@$(FIT)
 	@if { $(HAS_DRIVER); } && $(PY) -c '$(ASK_GPUS); exit(not gpus)'; \
-	then $(MAKE) test-gpu; else $(MAKE) test-sim; fi
+	then $(MAKE) test ON=gpu; else $(MAKE) test ON=sim; fi
+endif
 
-test-sim: $(READY)  ## the same on simulated devices, or ONLY=name, FILES="a b"
+# The same on simulated devices.
+on-sim: $(READY)
 	$(ON_SIM) $(ONE) $(UNITS) --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,$(CODE) $(TESTS)) $(CHOSEN))
 
-test-gpu: $(READY)  ## the tests that need CUDA, the chapters on CUDA, or ONLY=name
+# The tests that need CUDA, and the chapters on CUDA.
+on-gpu: $(READY)
 	@$(PY) -c '$(ASK_GPUS); exit(0 if gpus else \
 	  "torch can use no GPU here (python -m dpkit devices tells more) " \
 	  + why_unusable())'
 	$(if $(GPU_TESTS),env -u DPKIT_DEVICES $(PYTEST) -m cuda $(GPU_TESTS) \
 	  $(if $(FILES),|| { [ $$? = 5 ] && echo "none of these tests needs CUDA \
-	(make test-sim runs them)"; }))
+	(make test ON=sim runs them)"; }))
 	$(if $(GPU_CHAPTERS),@$(PY) -c '$(ASK_GPUS); \
 	  print(f"Chapters on {len(gpus)} GPU(s); a cell that asks for more", \
 	  "gets simulated ones.")')
@@ -241,10 +280,12 @@ one: $(READY)  ## the tests of one file, in seconds (FILE=dpkit/losses.py)
 test-all: $(READY)  ## all there is to run, in parts that go on where it stopped
 	@$(PY) scripts/run_parts.py $(PARTS)
 
-test-site: $(READY)  ## the text and the pages; BUILT_SITE= those that are built
+# The text and the pages; with BUILT_SITE=, those that are built.
+on-site: $(READY)
 	$(ON_SIM) $(ONE) $(UNITS) $(or $(FILES),tests/site/pages)
 
-test-plain: book  ## run the plain notebooks: stubs open, then solved
+# The plain notebooks: with open stubs, then solved.
+on-plain: book
 	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 \
 	  -P $$($(PY) -m tests.running.workers) \
 	  $(PY) scripts/run_plain.py _build/html
@@ -252,20 +293,24 @@ test-plain: book  ## run the plain notebooks: stubs open, then solved
 test-report:  ## write one file about the last run of tests, to attach
 	@$(PYTHON) scripts/report_tests.py
 
-ranks: $(READY)  ## PyTorch's engines on 2, 4 and 8 ranks; TORCH=2.11: by that
+# PyTorch's engines on 2, 4 and 8 ranks; with TORCH=2.11, by that torch.
+on-ranks: $(READY)
 	DPKIT_RANKS="2 4 8" $(ON_SIM) $(ONE) $(PYTEST) $(SHARED) \
 	  $(or $(FILES),$(ON_RANKS))
 
-test-other-cpu: $(READY)  ## what changes with the CPU, as CPU=avx2 or compat
+# What changes with the CPU, as CPU=avx2 or compat.
+on-other-cpu: $(READY)
 	$(if $(AS_$(CPU)),,$(error unknown CPU (CPU: $(CPU), known: avx2, compat)))
 	$(AS_$(CPU)) $(ON_SIM) $(ONE) $(UNITS) --nbval $(NBVAL) \
 	  $(or $(FILES),$(if $(ONLY),,$(CODE) $(WITH_TORCH)) $(CHOSEN))
 
-test-reader: $(READY)  ## the tests of which devices are found by default
+# The tests of which devices are found by default.
+on-reader: $(READY)
 	env -u DPKIT_DEVICES $(ONE) $(PYTEST) $(SHARED) -m "$(MARKS)" \
 	  $(or $(FILES),$(FOUND))
 
-coverage: $(READY)  ## check that the tests reach 95 % of dpkit
+# The tests reach 95 % of the library and of the code of the book.
+on-coverage: $(READY)
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
 	  pytest $(SHARED) --doctest-modules -m "$(MARKS)" \
@@ -273,18 +318,18 @@ coverage: $(READY)  ## check that the tests reach 95 % of dpkit
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95
 
-test-cpu: $(READY)  ## run every chapter, or ONLY=name, on the CPU
+# Every chapter on the CPU.
+on-cpu: $(READY)
 	DPKIT_DEVICES=cpu $(ONE) $(PYTEST) $(SHARED) --nbval-lax $(NBVAL) \
 	  $(or $(FILES),$(CHOSEN))
 
 gpu-report: $(READY)  ## write what runs on the GPUs, and how fast, to attach
 	env -u DPKIT_DEVICES $(PY) scripts/gpu_report.py $(REPORT)
 
-rehearse: $(READY)  ## all that GPUs run, on a double of CUDA (GPUS=1, 2, 4, 8)
-	$(PY) scripts/rehearse.py $(or $(GPUS),2)
-
-rehearse-short: $(READY)  ## of that, where dpkit meets torch, and three chapters
-	$(PY) scripts/rehearse.py short
+# All that GPUs run, on a double of CUDA (GPUS=1, 2, 4, 8). With SHORT=yes: of
+# that, where dpkit meets torch, and three chapters.
+on-double: $(READY)
+	$(PY) scripts/rehearse.py $(if $(SHORT),short,$(or $(GPUS),2))
 
 new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
@@ -292,11 +337,6 @@ new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
 address:  ## write the public address, URL=https://…, and AUTHORS="A and B"
 	@$(PYTHON) scripts/set_address.py "$(URL)" --pages "$(PAGES)" \
 	  --authors "$(AUTHORS)"
-
-gpu-outputs: $(READY)  ## the chapters' outputs on CUDA devices, in _build/gpu
-	rm -rf _build/gpu && mkdir -p _build && cp -R book _build/gpu
-	env -u DPKIT_DEVICES $(PY) scripts/execute_notebooks.py --live \
-	  _build/gpu/*.ipynb
 
 bench: $(READY)  ## measure speed, as ratios; AGAINST=commit, ROWS=, RECORD=yes
 	$(PY) scripts/bench.py $(if $(AGAINST),--against "$(AGAINST)") \
@@ -313,7 +353,8 @@ $(PACKAGES)/ready: tests/packages/requirements.txt | $(READY)
 	  --no-deps -r tests/packages/requirements.txt
 	@touch $@
 
-packages: $(PACKAGES)/ready  ## scripts inside Accelerate and Lightning, on ranks
+# Scripts inside Accelerate and Lightning, on ranks.
+on-packages: $(PACKAGES)/ready
 	$(ON_SIM) $(ONE) PYTHONPATH=. $(PACKAGES)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/scripts_of_packages.py)
 
@@ -336,19 +377,12 @@ assignment: $(READY) $(if $(filter otter,$(FOR)),$(OTTER)/ready)  ## exercises o
 grade: $(READY)  ## grade notebooks, FILES="a.ipynb b.ipynb", of an assignment, FOLDER=
 	@$(ONE) $(PY) scripts/grade_assignment.py "$(FOLDER)" $(FILES)
 
-# Each exercise with its solution, its stub and its wrong answers.
-assignments-graded: $(OTTER)/ready  ## grade all exercises by both graders
+# Each exercise, with its solution, its stub and its wrong answers, by both
+# graders.
+on-assignments: $(OTTER)/ready
 	$(ON_SIM) $(ONE) PYTHONPATH=$(CURDIR):$(CURDIR)/book \
 	  $(OTTER)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/graded_assignments.py)
-
-# Resolved afresh, and so not kept: what it installs is newer next week.
-newest:  ## .venv-newest, for ENV=: the newest versions that may be used
-	rm -rf .venv-newest
-	$(PYTHON) -m venv .venv-newest
-	.venv-newest/bin/python -m pip install --disable-pip-version-check \
-	  --editable ".[dev]"
-	.venv-newest/bin/python -m pip list
 
 $(RELEASE)/ready: scripts/release_requirements.txt
 	$(PYTHON) -m venv $(RELEASE)
@@ -362,17 +396,14 @@ release: $(RELEASE)/ready  ## the files of a release, checked, in _build/release
 archive: book release  ## one zip to teach from without a network, in _build/archive
 	$(PY) scripts/build_archive.py . _build/archive
 
-reproduce: $(READY)  ## rerun the long experiments recorded in book/_data
+# NAME=forecasts, public_scripts or planted_mistakes runs scripts of others, in
+# FOLDER.
+reproduce: $(READY)  ## rerun the long experiments recorded in book/_data, or NAME=
+ifneq ($(NAME),)
+	$(PY) scripts/record.py $(NAME) $(if $(FOLDER),"$(FOLDER)")
+else
 	set -e; for name in $(RECORDERS); do $(PY) scripts/record.py $$name; done
-
-public-scripts: $(READY)  ## run scripts of others on simulated GPUs; FOLDER=
-	$(PY) scripts/record.py public_scripts "$(FOLDER)"
-
-planted-mistakes: $(READY)  ## plant mistakes into scripts of others; FOLDER=
-	$(PY) scripts/record.py planted_mistakes "$(FOLDER)"
-
-forecasts: $(READY)  ## compare forecasts with published steps; FOLDER=
-	$(PY) scripts/record.py forecasts "$(FOLDER)"
+endif
 
 # With SINCE=commit, style and workflows are checked where files differ from it.
 CHANGED = $(shell git diff --name-only --diff-filter=d "$(SINCE)")

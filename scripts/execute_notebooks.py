@@ -12,8 +12,8 @@ is unchanged and the fresh outputs differ in their numbers alone: see
 live_cells.py. After a change of what they measure or draw, `--live` (`make
 execute LIVE=1`) stores all that is fresh.
 
-`--check` (`make reproducible`) writes no file, and fails if one would change:
-it names each cell that differs, and how.
+`--check` (`make execute CHECK=yes`) writes no file, and fails if one would
+change: it names each cell that differs, and how.
 """
 
 import argparse

@@ -198,7 +198,7 @@ def main() -> int:
         return 1
     for path in written:
         print(path.relative_to(ROOT))
-    print("Rewrite these; CONTRIBUTING.md tells how a chapter is made.")
+    print("Rewrite these; book/README.md tells how a chapter is made.")
     return 0
 
 

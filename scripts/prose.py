@@ -1,8 +1,9 @@
 """The prose of the project, and where each sentence of it stands.
 
 The pages are the notebooks, ``book/*.md``, README.md, CONTRIBUTING.md, and the
-README of the archive of a term. In the code of ``dpkit/``, ``book/dpbook/``
-and ``scripts/`` docstrings and comments are prose.
+README of tests, of scripts and of the archive of a term. In the code of
+``dpkit/``, ``book/dpbook/`` and ``scripts/`` docstrings and comments are
+prose.
 """
 
 import ast
@@ -45,8 +46,8 @@ def notebooks(root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def pages(root: Path) -> Iterator[Text]:
     """Yield the prose of all pages."""
-    patterns = ("*.md", "book/*.md", "scripts/archive/*.md")
-    for path in sorted(p for each in patterns for p in root.glob(each)):
+    folders = (".", "book", "tests", "scripts", "scripts/archive")
+    for path in sorted(p for f in folders for p in (root / f).glob("*.md")):
         if path.name != "CHANGELOG.md":
             name = str(path.relative_to(root))
             yield Text(name, 1, path.read_text("utf-8"))

@@ -47,7 +47,8 @@ def main(folder: str, *names: str) -> None:
         listed = [
             rows[f.script.name] for f in forecasts if f.script.name in rows
         ]
-        facts = provenance("make forecasts FOLDER=…") | {"clock": "simulated"}
+        command = "make reproduce NAME=forecasts FOLDER=…"
+        facts = provenance(command) | {"clock": "simulated"}
         store(RECORD, {"provenance": facts, "runs": listed})
 
 

@@ -47,7 +47,7 @@ def main(folder: str, *names: str) -> None:
             if name_of(p) in rows
         ]
         record = {
-            "provenance": provenance("make planted-mistakes"),
+            "provenance": provenance("make reproduce NAME=planted_mistakes"),
             "commits": planter.commits(),
             "planted": planted,
         }

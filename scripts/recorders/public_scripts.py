@@ -33,7 +33,8 @@ def main(folder: str, *names: str) -> None:
         rows = {r["name"]: {"ran_by": ran_by} | r for r in old["scripts"]}
     scripts = read_table()
     # Before the record changes, which is no change of what is run.
-    facts = provenance("make public-scripts") | {"clock": "simulated"}
+    command = "make reproduce NAME=public_scripts"
+    facts = provenance(command) | {"clock": "simulated"}
     for script in scripts:
         if names and script.name not in names:
             continue

@@ -1,6 +1,6 @@
 """All exercises by both graders: what is right earns all, the rest nothing.
 
-``make assignments-graded`` runs this, in an environment with otter-grader.
+``make test ON=assignments`` runs this, in an environment with otter-grader.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Scripts of released packages, as they are, on simulated GPUs.
 
-They are run by `make packages`, in an environment with these packages. The
-scripts of Accelerate compare what they compute with what is expected.
+They are run by `make test ON=packages`, in an environment with these packages.
+The scripts of Accelerate compare what they compute with what is expected.
 """
 
 import os

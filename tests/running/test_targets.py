@@ -11,7 +11,7 @@ import pytest
 from tests.repository import ROOT
 
 # What this run itself was given: make exports it.
-GIVEN = ("ENV", "CPU", "ONLY", "FILES", "SHUFFLE", "AGAIN", "LIMIT")
+GIVEN = ("ENV", "ON", "CPU", "ONLY", "FILES", "SHUFFLE", "AGAIN", "LIMIT")
 
 
 def dry_run(*words, **environment):
@@ -51,11 +51,11 @@ def test_the_tests_begin_with_the_machine():
     assert run.index("fit_for_tests.py") < run.index("-m pytest")
 
 
-@pytest.mark.parametrize("target", "test-sim coverage".split())
-def test_a_seed_is_given_to_pytest(target):
-    run = dry_run(target, "SHUFFLE=12345")
+@pytest.mark.parametrize("kind", "sim coverage".split())
+def test_a_seed_is_given_to_pytest(kind):
+    run = dry_run("test", f"ON={kind}", "SHUFFLE=12345")
     assert option("shuffle", run) == "12345"
-    assert "--shuffle" not in dry_run(target)
+    assert "--shuffle" not in dry_run("test", f"ON={kind}")
 
 
 def test_the_report_of_gpus_has_its_own_meaning_of_again():
@@ -71,7 +71,7 @@ def test_files_take_the_place_of_all():
 
 def on_gpus(*words):
     """Return what pytest is given on GPUs: for tests, and for chapters."""
-    lines = dry_run("test-gpu", *words).replace("\\\n", "").splitlines()
+    lines = dry_run("test", "ON=gpu", *words).replace("\\\n", "").splitlines()
     runs = [line.partition("-m pytest ")[2] for line in lines]
     tests = [run for run in runs if run.startswith("-m cuda")]
     return tests, [run for run in runs if "--nbval-lax" in run]
@@ -111,7 +111,8 @@ def test_continuous_integration_shuffles():
     ],
 )
 def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
-    run = dry_run("test-other-cpu", f"CPU={cpu}").replace("\\\n", "")
+    run = dry_run("test", "ON=other-cpu", f"CPU={cpu}")
+    run = run.replace("\\\n", "")
     (line,) = [line for line in run.splitlines() if "pytest" in line]
     assert line.startswith(f"{words} ")
     given = line.split()
@@ -120,17 +121,31 @@ def test_another_cpu_runs_chapters_and_what_speaks_of_torch(cpu, words):
     }
     assert chapters <= set(given)
     assert "--nbval" in given
-    for name in ("dpkit/test_ranks", "book/test_sharding_runs"):
+    for name in ("runs/test_ranks", "book/test_sharding_runs"):
         assert f"tests/{name}.py" in given
-    for name in ("dpkit/test_schedules", "site/tools/test_words"):
+    for name in ("sim/test_clock", "site/tools/test_words"):
         assert f"tests/{name}.py" not in given
     assert "tests/cuda_double" not in run
 
 
 def test_the_first_cpu_is_the_one_that_differs_most():
-    assert "MKL_CBWR=COMPATIBLE" in dry_run("test-other-cpu", CPU="avx2")
+    run = dry_run("test", "ON=other-cpu", CPU="avx2")
+    assert "MKL_CBWR=COMPATIBLE" in run
 
 
 def test_an_unknown_cpu_is_refused():
     with pytest.raises(AssertionError, match=r"unknown CPU \(CPU: arm, "):
-        dry_run("test-other-cpu", "CPU=arm")
+        dry_run("test", "ON=other-cpu", "CPU=arm")
+
+
+def test_an_unknown_kind_of_test_is_refused():
+    with pytest.raises(AssertionError, match=r"test \(ON: tpu, known: .*sim"):
+        dry_run("test", "ON=tpu")
+    assert dry_run("test", ON="tpu") == dry_run("test")  # of some shell
+
+
+def test_each_kind_of_test_that_is_listed_runs_something():
+    kinds = dry_run("help").partition("ON=one of: ")[2].strip('"\n').split()
+    assert {"sim", "gpu", "cpu", "other-cpu", "double"} <= {*kinds}
+    for kind in kinds:
+        assert f"{sys.prefix}/bin/" in dry_run("test", f"ON={kind}"), kind

@@ -1,6 +1,6 @@
 """Each test stands in a room, and those of the library need nothing else.
 
-So ``make test-sim FILES="dpkit tests/sim tests/kit tests/runs"`` tests the
+So ``make test ON=sim FILES="dpkit tests/sim tests/kit tests/runs"`` tests the
 library alone.
 """
 

@@ -8,7 +8,7 @@ well. The smallest numbers of narrow formats, such as 1e-45, are smaller than
 any rounding, and the same everywhere.
 
 What rounding in float32 leaves, about 1e-7, is not told from other small
-numbers here. Only a run as another CPU finds it: ``make test-other-cpu``.
+numbers here. Only a run as another CPU finds it: ``make test ON=other-cpu``.
 """
 
 import json

@@ -30,7 +30,8 @@ SYMBOL = re.compile(r"\\math(?:bf|cal)\{[^{}]\}|\\[a-zA-Z]+|[a-zA-Z]")
 PAGES = sorted(
     path
     for path in ROOT.glob("book/*")
-    if path.suffix in (".md", ".ipynb") and path.stem != "notation"
+    if path.suffix in (".md", ".ipynb")
+    and path.stem not in ("notation", "README")
 )
 
 

@@ -62,14 +62,15 @@ def environment(tmp_path):
 
 @pytest.mark.parametrize(
     "target",
-    "book check notebooks edit execute reproducible test test-sim test-cpu "
-    "test-gpu test-plain notebooks-branch gpu-report gpu-outputs bench "
-    "reproduce coverage".split(),
+    "book check notebooks edit execute test notebooks-branch gpu-report bench "
+    "reproduce".split()
+    + ["execute CHECK=yes", "execute ON=gpu"]
+    + [f"test ON={kind}" for kind in "sim cpu gpu plain coverage".split()],
 )
 def test_a_target_uses_an_environment_and_installs_nothing(
     environment, target
 ):
-    status, said = make("-n", target, f"ENV={environment}")
+    status, said = make("-n", *target.split(), f"ENV={environment}")
     assert status == 0, said
     assert f"{environment}/bin/python3" in said
     assert ".venv" not in said
@@ -312,7 +313,7 @@ def test_what_the_pinned_torch_was_built_for():
     ("target", "cuda", "status", "says"),
     [
         ("test", "99000", 0, "Chapters on 2 GPU(s)"),
-        ("test-gpu", "10020", 2, "driver 430.1 is too old"),
+        ("test ON=gpu", "10020", 2, "driver 430.1 is too old"),
     ],
 )
 def test_gpus_are_tested_if_torch_can_use_them(
@@ -322,7 +323,7 @@ def test_gpus_are_tested_if_torch_can_use_them(
     if not torch.version.cuda:
         pytest.skip("this torch is built without CUDA")
     found = make(
-        *(target, "PYTEST=true", "FIT=true", "HAS_DRIVER=true"),
+        *(*target.split(), "PYTEST=true", "FIT=true", "HAS_DRIVER=true"),
         f"ENV={sys.prefix}",
         LD_LIBRARY_PATH=str(driver_stub),
         STUB_CAPABILITIES="80 80",

@@ -3,7 +3,7 @@
 They are of a few pages, with what could differ from one build to the next:
 figures, formulas, boxes, docstrings and their sources, a bibliography, and
 a page to print. That two runs of a chapter are equal is shown in
-test_new_chapter, and for all chapters by `make reproducible`.
+test_new_chapter, and for all chapters by `make execute CHECK=yes`.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The program that runs plain notebooks as readers do names what is wrong.
 
-`make test-plain` runs all of them, in several minutes.
+`make test ON=plain` runs all of them, in several minutes.
 """
 
 import json

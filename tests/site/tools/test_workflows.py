@@ -15,7 +15,7 @@ from tests.repository import ROOT
 
 FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = sorted(FOLDER.glob("*.yml"))
-TARGET = re.compile(r"\bmake ([a-z-]+)")
+TARGET = re.compile(r"\bmake ([a-z-]+(?: ON=[a-z-]+)?)")
 
 
 def read(name):
@@ -45,7 +45,8 @@ def test_a_workflow_is_in_order(path):
     targets = (ROOT / "Makefile").read_text(encoding="utf-8")
     text = path.read_text(encoding="utf-8")
     for target in TARGET.findall(text):
-        assert f"\n{target}:" in targets, target
+        name = target.replace("test ON=", "on-").split()[0]
+        assert f"\n{name}:" in targets, target
     uses = re.findall(r"uses: (.+)", text)
     assert uses
     for used in uses:
@@ -62,7 +63,7 @@ def test_every_job_ends_in_time():
 
 def test_a_request_runs_all_that_ci_runs():
     asked = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    alone = {"serve", "test-all", "test-other-cpu"}  # weekly.yml has these
+    alone = {"serve", "test-all", "test ON=other-cpu"}  # weekly.yml has these
     runs = set(TARGET.findall(asked)) - alone
     assert runs <= set(TARGET.findall(read("cpu.yml")))
     assert {"push", "pull_request"} <= set(triggers("cpu.yml"))
@@ -76,7 +77,7 @@ def test_a_push_waits_for_no_report_of_gpus():
         "make gpu-report LIMIT=1800"
     )
     for step in steps:
-        if step["run"].startswith(("make gpu-report", "make gpu-outputs")):
+        if step["run"].startswith(("make gpu-report", "make execute ON=gpu")):
             assert "github.event_name != 'push'" in step["if"]
         if step["run"] == "make test":
             assert "if" not in step
@@ -106,7 +107,7 @@ def test_no_stranger_gets_at_the_gpu():
 def test_nothing_is_published_before_the_owner_says_so(name, job, variable):
     condition = yaml.safe_load(read(name))["jobs"][job]["if"]
     assert f"vars.{variable} == 'yes'" in condition
-    asked = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    asked = (ROOT / "scripts" / "README.md").read_text(encoding="utf-8")
     assert f"`{variable}`" in asked
 
 
