@@ -23,13 +23,13 @@ from dpkit.sim.timeline.bars import (
 from dpkit.sim.timeline.summary import covered
 from dpkit.units import show_seconds, time_unit
 
-BACKWARD = "url(#backward)"
+BACKWARD_FILL = "url(#backward)"
 OTHER = "other computing"  # in a timeline that has backward
 SPAN_FILLS = {
     "compute": drawing.BLUE,
     "forward": drawing.BLUE,
-    "backward": BACKWARD,
-    "input gradients": BACKWARD,
+    "backward": BACKWARD_FILL,
+    "input gradients": BACKWARD_FILL,
     "weight gradients": drawing.VIOLET,
     OTHER: drawing.VIOLET,
     "copy": "url(#copy)",
