@@ -17,7 +17,7 @@ def lazy_names(
     """Return ``__getattr__`` and ``__dir__`` of a package.
 
     They know the given names, and the modules and folders of the package:
-    ``dpkit.batch_norm`` needs no import of its own.
+    after ``import dpkit``, ``dpkit.batch_norm`` is there.
 
     Args:
         package: The ``__name__`` of the package.

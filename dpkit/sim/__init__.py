@@ -1,14 +1,14 @@
 """Simulated devices: ``sim:0``, ``sim:1``, … are devices of torch.
 
-Begin with ``tensors/tensor.py``: what happens in ``x + y``, step by step. The
-rooms, each with a docstring that says what is in it. Of the standard library
-alone, so that they run in a browser, too:
+Begin with ``tensors/tensor.py``: what happens in ``x + y``, step by step. Each
+room has a docstring that says what is in it, and the names that other parts of
+dpkit ask for. Three rooms need no torch, and also run in a browser:
 
 ``hardware/`` -- accelerators, links, hosts; what work costs;
 ``clock/`` -- how time passes on them;
 ``timeline/`` -- what happened, as a picture and in files.
 
-On torch:
+The others change torch, or run on it:
 
 ``devices/`` -- the hardware that is simulated, and which device a name means;
 ``memory/`` -- live and peak bytes, and what is freed before they are judged;
