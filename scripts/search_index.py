@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sphinx.search.en import SearchEnglish
 
 # The package is found by its own names, below all pages.
-LAST = "api"
+LAST = ("api", "api-simulated", "api-runs")
 GLOSSARIES = ("book/terms", "book/notation")
 # These pages name what other pages explain.
 LISTS = (
@@ -158,14 +158,21 @@ def entries(index: dict[str, Any]) -> dict[str, list[tuple[int, str]]]:
     return {key: leads for key, leads in found.items() if leads}
 
 
-def names(index: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Return each name of the package, its place on its page, and its kind."""
-    last = index["docnames"].index(f"book/{LAST}")
+def last_pages(index: dict[str, Any]) -> list[int]:
+    """Return the pages that describe the package."""
+    pages = index["docnames"]
+    known = [f"book/{name}" for name in LAST]
+    return [pages.index(page) for page in known if page in pages]
+
+
+def names(index: dict[str, Any]) -> list[tuple[str, int, str, str]]:
+    """Return each name of the package, its page, its place and its kind."""
+    last = last_pages(index)
     return [
-        (name := f"{module}.{short}", place.strip("-") or name, kinds[2])
+        (name := f"{module}.{short}", page, place.strip("-") or name, kinds[2])
         for module, objects in index["objects"].items()
         for page, kind, _, place, short in objects
-        if page == last and (kinds := index["objnames"][str(kind)])
+        if page in last and (kinds := index["objnames"][str(kind)])
     ]
 
 
@@ -183,7 +190,7 @@ def search_index(site: Path) -> dict[str, Any]:
     number = {page: i for i, page in enumerate(pages)}
     return {
         "pages": pages,
-        "last": number[f"book/{LAST}"],
+        "last": last_pages(of_sphinx),
         "steps": STEPS,
         "stop": sorted(STOP),
         "headings": {

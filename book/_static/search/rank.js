@@ -91,7 +91,7 @@ function rankPages(text) {
     scores.set(page, (scores.get(page) ?? 0) + more);
     if (more >= IN_GLOSSARY && place) places.set(page, place);
   }
-  const isLast = (page) => page === searchIndex.last;
+  const isLast = (page) => searchIndex.last.includes(page);
   return [...scores.entries()]
     .sort(([a, less], [b, more]) => isLast(a) - isLast(b) || more - less)
     .slice(0, MOST_PAGES)
@@ -107,15 +107,15 @@ function rankPages(text) {
 /** The names of the package that hold all that was typed, exact ones first. */
 function rankNames(text) {
   const typed = text.toLowerCase().trim();
-  const [[title]] = searchIndex.headings[searchIndex.last];
   const isWhole = (name) => `.${name.toLowerCase()}`.endsWith(`.${typed}`);
   return searchIndex.names
     .filter(([name]) => name.toLowerCase().includes(typed))
     .sort(([a], [b]) => isWhole(b) - isWhole(a) || a.length - b.length)
     .slice(0, MOST_NAMES)
-    .map(([name, place, kind]) => ({
-      page: searchIndex.last, place, title: name, about: `${kind}, in ${title}`, score: 0,
-    }));
+    .map(([name, page, place, kind]) => {
+      const [[title]] = searchIndex.headings[page];
+      return { page, place, title: name, about: `${kind}, in ${title}`, score: 0 };
+    });
 }
 
 /** Results as Sphinx shows them: it takes them from the end. */

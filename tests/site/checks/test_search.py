@@ -8,10 +8,10 @@ from sphinx.search.en import SearchEnglish
 
 from tests.repository import ROOT
 
-# Pages: 0 a list of words, 1 and 2 chapters, 3 the package.
+# Pages: 0 a list of words, 1 and 2 chapters, 3 and 4 the package.
 INDEX = {
-    "pages": ["book/terms", "book/ring", "book/star", "book/api"],
-    "last": 3,
+    "pages": ["book/terms", "book/ring", "book/star", "book/api", "book/api-runs"],
+    "last": [3, 4],
     "glossaries": [0],
     "steps": 10,
     "stop": ["the", "how"],
@@ -20,14 +20,15 @@ INDEX = {
         "1": [["Rings", "rings"], ["A fast <ring>", "a-fast-ring"]],
         "2": [["Stars", "stars"]],
         "3": [["The package", "the-package"]],
+        "4": [["Ranks and scripts", "ranks-and-scripts"]],
     },
     "entries": {
         "batch norm": [[2, ""], [0, "term-batch-norm"]],
         "star": [[2, "root"], [0, "term-star"]],
     },
     "names": [
-        ["dpkit.fast_ring", "dpkit.fast_ring", "Python function"],
-        ["dpkit.ring", "dpkit.ring", "Python function"],
+        ["dpkit.fast_ring", 3, "dpkit.fast_ring", "Python function"],
+        ["dpkit.ring", 4, "dpkit.ring", "Python function"],
     ],
     "words": {
         "ring": [0, 5, 1, 30, 2, 10, 3, 90],
@@ -64,9 +65,10 @@ def test_the_page_that_says_a_word_most_comes_first_and_the_package_last(run):
     pages, names = run("[rankPages('the rings'), rankNames('ring')]")
     assert [found["page"] for found in pages] == [1, 2, 0, 3]
     assert not any("place" in found for found in pages)
-    assert [found["title"] for found in names] == [
-        *("dpkit.ring", "dpkit.fast_ring")
+    assert [(found["title"], found["page"]) for found in names] == [
+        *(("dpkit.ring", 4), ("dpkit.fast_ring", 3))
     ]
+    assert names[0]["about"] == "Python function, in Ranks and scripts"
 
 
 def test_a_heading_with_all_words_is_where_a_result_leads(run):
