@@ -1,27 +1,32 @@
 """Training neural networks on many devices, from scratch.
 
-Three walls, and the book above them. What stands below knows nothing of what
-stands above it::
+The package has three parts, and a few helpers below them. Each part imports
+from those below it, and never from those above::
 
-    runs/    ranks and whole scripts on simulated GPUs
+    runs/       ranks and whole scripts on simulated GPUs
       │
       ▼
-    *.py, data_parallel/, network_partition/, layer_partition/, …
-             the kit: what cells import, and what a student reads
+    the kit     what cells import, and what a student reads:
+      │         data_parallel/, network_partition/, layer_partition/, …
+      ▼
+    sim/        the simulated machine: the devices sim:0, sim:1, … of torch
       │
       ▼
-    sim/     the simulated machine: the devices sim:0, sim:1, … of torch
+    helpers     units, tables, arguments, accelerator/, lazy
 
-To read the kit, nothing of ``sim/`` and ``runs/`` is needed. From the bottom
-to the top, a module imports from lower floors, and from its own folder:
+To read the kit, the insides of ``sim/`` and ``runs/`` are not needed. A folder
+is a room with one subject. Its ``__init__.py`` says what is in it and where to
+begin, and has the names that others ask for. In the kit a module imports from
+those above it in this list, and from its own folder:
 
-    ``units``, ``tables`` -- numbers checked, written with units, in tables;
-    ``arguments`` -- checks of arguments that many functions take;
-    ``accelerator/`` -- which GPUs torch can use here, and why not others;
+Helpers
     ``lazy`` -- names that are imported when they are asked for.
+    ``units``, ``tables`` -- numbers checked, written with units, in tables.
+    ``arguments`` -- checks of arguments that many functions take.
+    ``accelerator/`` -- which GPUs torch can use here, and why not others.
 The simulated machine
     ``sim/`` -- its hardware, clock, memory, streams and devices.
-Without a tensor: lists, which are checked and timed before anything runs
+The kit, without a tensor: lists that are checked and timed before they run
     ``least_squares`` -- two numbers, fitted to measurements.
     ``plans/`` -- who sends what to whom.
     ``schedules/`` -- who computes what, in which order.
@@ -31,13 +36,14 @@ One concept each
     ``clipping`` -- gradients on several devices, clipped by their norm.
     ``batch_norm/`` -- batch norm of a batch that lies in parts.
     ``buckets/`` -- gradients in flat buckets, and back.
-    ``processes/`` -- functions in real processes.
+    ``processes/`` -- ``dpkit.launch``: a function in real processes.
     ``traffic`` -- what a piece of code sends from device to device.
 Copies and messages
     ``streams`` -- send from device to device beside the work.
     ``placement`` -- tensors to devices: scatter, gather, replicate.
     ``plan_runner`` -- move tensors by a list of messages.
-    ``library`` -- a collective as one kernel on each device, as NCCL's.
+    ``library`` -- a collective as one kernel on each device, as NCCL's; what
+    it takes is in ``plans/library.py``.
     ``collectives`` -- broadcast, reduce, allreduce, allgather, ….
 The ways to split
     ``data_parallel/`` -- one training step on all devices together.
@@ -52,17 +58,19 @@ Around a step
     ``training`` -- epochs of steps, timed and scored.
     ``commands/`` -- ``python -m dpkit devices``, ``step``, ``calibrate``.
 Ranks and scripts
-    ``runs/`` -- PyTorch's own engines on ranks; scripts, unchanged.
+    ``runs/`` -- ``dpkit.sim.launch``: PyTorch's own engines on ranks; and
+    ``python -m dpkit torchrun``, ``run``, ``check``: scripts, unchanged.
     ``__main__`` -- chooses the command.
 What the chapters run, draw and check besides is in ``dpbook``.
 
 Where to look
-    A copy is sent by ``streams.send`` and charged by ``charge_copy`` in
-    ``sim/tensors/charge.py``: ``sim/hardware/costs.py`` gives its seconds,
-    ``sim/clock/`` its start.
-    What an operator of torch costs is in its record, which ``operator_of``
-    in ``sim/operators/record.py`` returns; ``charge`` in
-    ``sim/tensors/charge.py`` makes seconds of it.
+    Every copy, by ``x.to`` or by ``streams.send``, is charged by
+    ``charge_copy`` in ``sim/tensors/charge.py``: ``sim/hardware/costs.py``
+    gives its seconds, and ``Clock.copy`` in ``sim/clock/`` issues it.
+    What is known of an operator of torch is in its record, which
+    ``operator_of`` in ``sim/operators/record.py`` returns: its arithmetic is
+    counted in ``flops.py`` there, its bytes in ``memory_traffic.py``.
+    ``charge`` in ``sim/tensors/charge.py`` makes seconds of them.
     A schedule is checked by ``check`` in ``schedules/check.py``, a plan of
     messages in ``plans/check.py``. Where a new one has to be entered is in
     the ``__init__.py`` of these two rooms.

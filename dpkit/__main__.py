@@ -1,6 +1,7 @@
 """The command line: ``python -m dpkit devices``, ``step``, ``run``, ….
 
-``commands/`` has a file for each command.
+``devices``, ``step`` and ``calibrate`` are in ``commands/``, a file for each;
+``run``, ``torchrun`` and ``check`` in ``runs/commands/``.
 """
 
 import sys

@@ -17,8 +17,11 @@ in ``ALLREDUCE`` (``algorithms``), its longest chain of messages in ``CHAINS``
 (``costs``), and its name in ``CANDIDATES`` (``choice``). Then
 ``tests/kit/test_complete_tables.py`` names the lists that still lack it.
 A new operation is a function in ``dpkit/collectives.py``. If a library does
-it in one kernel, it has a row in ``TRIPS`` (``library``); if ranks do it, one
-in ``SENDERS`` (``dpkit/runs/ranks/sending.py``).
+it in one kernel, it has a row in ``TRIPS`` (``library``), and on GPUs one in
+``NCCL`` (``dpkit/library.py``). If ranks do it, it is a method of
+``RankGroup`` in ``dpkit/runs/ranks/rank_group.py``, with a row in ``SENDERS``
+(``sending`` there), and one in ``LEAVERS`` (``one_rank``) for ranks that are
+alike.
 """
 
 from dpkit.plans.algorithms import allreduce_plan

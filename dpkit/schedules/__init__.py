@@ -13,7 +13,8 @@ A new schedule is a function in ``named``. Enter it in ``NAMED`` there, and
 its formulas in ``FORMULAS`` (``bubble``). Then
 ``tests/kit/test_complete_tables.py`` names the lists that still lack it, and
 ``tests/book/test_explore.py`` the live figure. One with several stages on a
-device needs its own lines in ``by_name``, as "interleaved" has them.
+device needs its own lines in ``by_name``, as "interleaved" has them, and its
+name in ``SCHEDULE_NAMES``.
 """
 
 from dpkit.schedules.actions import (

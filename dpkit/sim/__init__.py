@@ -25,6 +25,9 @@ The others change torch, or run on it:
 ``changes/`` -- how torch is changed, and changed back;
 ``patches`` -- all that is changed when sim is registered, in one table;
 ``torch_sim`` -- the module ``torch.sim``.
+
+Two names, ``launch`` and ``as_cuda``, are defined above, in ``dpkit.runs``.
+They are imported when a program asks for them.
 """
 
 import re

@@ -8,6 +8,8 @@ import torch.distributed as dist
 
 import dpkit
 import dpkit.runs.ranks
+from dpkit.runs.ranks.one_rank import LEAVERS
+from dpkit.runs.ranks.sending import SENDERS
 
 
 def called(names):
@@ -43,3 +45,9 @@ def test_the_way_of_an_allreduce_is_that_of_the_docstring():
     assert names in (first, last)
     sender = {"send_allreduce", "Clock.copy"}
     assert {*first} ^ {*last} == sender
+
+
+def test_each_collective_is_left_on_one_rank_too():
+    """What ranks send, and what stands for it where they are alike."""
+    assert {*SENDERS} - {*LEAVERS} == {"message"}  # which is refused
+    assert {*LEAVERS} <= {*SENDERS}

@@ -38,12 +38,17 @@ The way of one ``dist.all_reduce(x)``, on each rank:
 5. On the last rank ``PendingCollective.arrive`` calls the sender,
    ``send_allreduce``. This runs ``dpkit.allreduce`` for all ranks, on side
    streams of their devices. ``perform`` (``dpkit/library.py``) has its plan
-   run message by message: ``plan_runner.run``, which sends by
+   run message by message: ``run_in_pieces`` (``plan_runner``), which sends by
    ``streams.send``. Each message is a copy, which ``charge_copy``
    (``sim/tensors/charge.py``) issues to the clock: ``Clock.copy``.
 6. ``RankWork.wait`` lets other ranks run until all have arrived
    (``SimWork._let_all_arrive``), and makes the current stream wait for the
    event at the end of the collective (``SimWork._wait_in_stream``).
+
+DDP asks for a future in place of step 6, ``get_future`` (``works``), and reads
+the sums when it is done. PyTorch has found the group by its backend "sim",
+which ``sim/patches.py`` enters. Under torchrun a rank is a process: it asks a
+thread here for all of this (``runs/forked``).
 
 With ``alike=True`` step 4 is ``AlikeGroup._arrive``. For a collective of the
 library it takes ``leave_allreduce`` from ``LEAVERS`` (``one_rank``). With

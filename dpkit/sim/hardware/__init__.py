@@ -8,10 +8,12 @@
 ``fused_attention`` -- which kernel of attention a card takes;
 ``causal_attention`` -- which masked scores such kernels compute.
 
-A new link is a file in ``data/links``. Enter its name in ``LINKS`` (in
-``parts.py``) and in two lists of ``tests/sim/test_hardware.py``: of the
-names, and of the links from fast to slow. A new accelerator or host is a file
-and a name in the same way; of their names the tests have one list.
+A new accelerator is a file in ``data/accelerators``, its name in
+``ACCELERATORS`` (in ``parts.py``), and its name in the list of
+``tests/sim/test_hardware.py``. A host is a file in ``data/hosts`` and a name
+in ``HOSTS``, in the same way. A link is a file in ``data/links`` and a name in
+``LINKS``; the test has two lists of them: of their names, and from fast to
+slow.
 """
 
 from dpkit.sim.hardware.causal_attention import block_side, num_scores

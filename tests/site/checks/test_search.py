@@ -10,7 +10,13 @@ from tests.repository import ROOT
 
 # Pages: 0 a list of words, 1 and 2 chapters, 3 and 4 the package.
 INDEX = {
-    "pages": ["book/terms", "book/ring", "book/star", "book/api", "book/api-runs"],
+    "pages": [
+        "book/terms",
+        "book/ring",
+        "book/star",
+        "book/api",
+        "book/api-runs",
+    ],
     "last": [3, 4],
     "glossaries": [0],
     "steps": 10,
