@@ -31,9 +31,11 @@ They are imported when a program asks for them.
 """
 
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dpkit.lazy import lazy_names
@@ -109,6 +111,11 @@ if not TYPE_CHECKING:  # or any name would be one of the package
     __getattr__, __dir__ = lazy_names(
         __name__, {**_DEFINED_IN, **_DEFINED_ABOVE}
     )
+# Where torch is there, all at once: two threads that asked for two names would
+# each wait for modules that the other has imported in half.
+if "torch" in sys.modules:
+    for _module in dict.fromkeys(_DEFINED_IN.values()):
+        import_module(_module)
 
 
 def register() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 PARTS = "gpu_report_parts"
+# The folders that have tests of GPUs.
+TESTS = tuple(ROOT / "tests" / x for x in ("sim", "kit", "runs", "book"))
 # What a rehearsal takes longer, on the CPU.
 SLOWER = 4
 # Seconds for all parts of a call: ten minutes, less what surrounds them.
@@ -51,8 +53,7 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     # None of the tests of the site needs a GPU, and a machine with one may
     # lack what they import.
     several = ("-vv", "-n", "8", "--dist", "loadscope", "-m", "cuda")
-    folders = (str(ROOT / "tests" / name) for name in ("dpkit", "book"))
-    tests = (*PYTEST, *several, *folders)
+    tests = (*PYTEST, *several, *map(str, TESTS))
     # Whether a GPU has been measured, that part asks the machine as it is.
     comparisons = seeing(0, f"-m {PARTS}.comparisons")
     steps = _record("gpu_steps", 60, folder)

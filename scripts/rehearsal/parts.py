@@ -15,15 +15,15 @@ NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
 # What a double has no numbers for: how fast GPUs are. And what it lacks: CUDA
 # graphs.
 NOT_DOUBLED = (
-    "dpkit/test_calibration.py::test_a_gpu_is_measured",
+    "kit/test_calibration.py::test_a_gpu_is_measured",
     "book/test_resident.py::test_graphed_steps_are_the_same[cuda]",
 )
 # The tests of where dpkit meets torch, with the faults that they hold.
 EDGE = (
-    "dpkit/test_mixed_backends.py",
-    "dpkit/test_edge_of_cuda.py",
-    "dpkit/test_pinned.py",
-    "dpkit/test_accelerator.py",
+    "sim/test_mixed_backends.py",
+    "kit/test_edge_of_cuda.py",
+    "sim/test_pinned.py",
+    "sim/test_accelerator.py",
     "book/test_device_assignment.py",
     "book/test_torchrun.py",
     "site/tools/test_environments.py",

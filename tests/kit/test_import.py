@@ -23,7 +23,8 @@ def told_to_type_checkers(door):
     (block,) = (
         node
         for node in ast.parse(Path(door.__file__).read_text("utf-8")).body
-        if isinstance(node, ast.If) and "not" not in ast.unparse(node.test)
+        if isinstance(node, ast.If)
+        and ast.unparse(node.test) == "TYPE_CHECKING"
     )
     return {
         alias.name: line.module for line in block.body for alias in line.names
@@ -70,6 +71,29 @@ for name in {parts()}:
 print(dpkit.batch_norm.convert.__name__)
 """
     assert run_new(program) == "convert\n"
+
+
+def test_threads_may_ask_for_two_names_at_once(run_new):
+    program = """
+import sys, threading, torch, dpkit
+sys.setswitchinterval(1e-6)
+asked = [lambda: dpkit.sim.configure, lambda: dpkit.sim.launch] * 3
+start = threading.Barrier(len(asked))
+failed = []
+def ask(one):
+    start.wait()
+    try:
+        one()
+    except BaseException as error:
+        failed.append(repr(error))
+threads = [threading.Thread(target=ask, args=[one]) for one in asked]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(failed)
+"""
+    assert run_new(program) == "[]\n"
 
 
 def test_what_is_listed_is_there():

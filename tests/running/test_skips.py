@@ -78,7 +78,7 @@ def test_each_listed_reason_has_a_why_and_is_one_of_a_test(entry):
     assert re.fullmatch(r"[A-Zd].{40,}\.", entry["why"])
     sources = [
         path.read_text()
-        for room in ("*", "dpkit/*", "book/*", "site/*/*")
+        for room in ("*", "sim/*", "kit/*", "runs/*", "book/*", "site/*/*")
         for path in TESTS.glob(f"{room}.py")
     ]
     said = re.findall(r'(?:reason=|skip\()f?"([^"]*)', "".join(sources))

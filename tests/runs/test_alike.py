@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import get_rank
 
 import dpkit
+from dpkit.experts import own_experts
 from dpkit.sim.clock.clock import Clock
 from dpkit.sim.hardware.clusters import cluster
 from tests.runs import llama_alike
@@ -484,3 +485,13 @@ def test_the_label_is_that_of_the_launch():
     assert "one rank of 4" in str(timeline.summary())
     _, timeline = traced(int, 4, alike=False)
     assert "one rank" not in str(timeline.summary())
+
+
+def test_the_library_may_ask_which_rank_it_is():
+    """A layer of experts has the first of them on the rank that stands."""
+
+    def own():
+        return len(own_experts([torch.nn.Identity()] * 8))
+
+    with machine(4):
+        assert dpkit.sim.launch(own, 4, alike=True) == [2]

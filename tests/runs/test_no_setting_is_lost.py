@@ -21,13 +21,17 @@ PLACES = (
     "sim/parallel",
     "sim/streams",
     "runs/ranks/group.py",
+    "runs/ranks/rank_group.py",
     "runs/ranks/store.py",
     "runs/ranks/works.py",
 )
+NO_BODY = "each kind of ranks has its own"
 NOTED = "the report says so"
 REFUSED = "the call is refused"
 NOTHING_ELSE = "there is nothing else that it could mean here"
 UNREAD = {
+    "runs/ranks/rank_group.py _perform(call, tensors, outs)": NO_BODY,
+    "runs/ranks/rank_group.py _work(called, outs)": NO_BODY,
     "runs/cuda_names/not_modelled.py compile_nothing(options)": NOTED,
     "runs/cuda_names/not_modelled.py record_no_memory(_, __)": NOTED,
     "runs/cuda_names/not_modelled.py refuse(args, kwargs)": REFUSED,
@@ -44,13 +48,13 @@ UNREAD = {
     "sim/streams/streams.py __init__(blocking, interprocess)": (
         "how a thread waits, and which processes see an event: no result"
     ),
-    "runs/ranks/group.py _get_backend(device)": NOTHING_ELSE,
-    "runs/ranks/group.py _start_coalescing(device)": NOTHING_ELSE,
-    "runs/ranks/group.py _end_coalescing(device)": NOTHING_ELSE,
-    "runs/ranks/group.py monitored_barrier(wait_all_ranks)": NOTHING_ELSE,
-    "runs/ranks/group.py recv_anysource(xs, tag)": REFUSED,
+    "runs/ranks/rank_group.py _get_backend(device)": NOTHING_ELSE,
+    "runs/ranks/rank_group.py _start_coalescing(device)": NOTHING_ELSE,
+    "runs/ranks/rank_group.py _end_coalescing(device)": NOTHING_ELSE,
+    "runs/ranks/rank_group.py monitored_barrier(wait_all_ranks)": NOTHING_ELSE,
+    "runs/ranks/rank_group.py recv_anysource(xs, tag)": REFUSED,
     **{
-        f"runs/ranks/group.py {name}(opts)": (
+        f"runs/ranks/rank_group.py {name}(opts)": (
             "its root, operation and time limit are none of this collective"
         )
         for name in (
@@ -61,7 +65,7 @@ UNREAD = {
         )
     },
     **{
-        f"runs/ranks/group.py {name}(_)": (
+        f"runs/ranks/rank_group.py {name}(_)": (
             "its root, operation and time limit are none of this collective"
         )
         for name in ("alltoall", "all_to_all_single")

@@ -9,6 +9,7 @@ MOST_CALLS = 20  # of a traceback, and an even number
 IN_PAGES = (
     *("dpkit.plans", "dpkit.schedules", "dpkit.sim.hardware"),
     *("dpkit.sim.clock", "dpkit.sim.timeline", "dpkit.units", "dpkit.tables"),
+    "dpkit.least_squares",
 )
 # What notebooks can import and a page cannot, besides most of dpkit.
 NOT_IN_PAGES = ("torch", "torchvision", "numpy", "matplotlib")

@@ -233,7 +233,7 @@ def boundary(
 
     Latencies are left out. Messages that take less time than the arithmetic
     are not hidden by that: in 1F1B they cost time at every width
-    (``pipelines.bubble.hops_waited``).
+    (``dpkit.schedules.hops_waited``).
 
     Args:
         way: A name in ``WAYS``.

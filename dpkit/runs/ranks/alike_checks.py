@@ -8,7 +8,6 @@ which rank they are.
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from dpkit.library import LIBRARY
 from dpkit.sim.containers import tensors_in
 from dpkit.sim.devices import DEVICES_OF_TORCH, simulation
 from dpkit.sim.hardware import Cluster
-from dpkit.sim.places import LIBRARIES
+from dpkit.sim.places import LIBRARIES, OWN_FILES
 
 # Collectives of parts: NCCL has one size for all of them.
 IN_PARTS = {"allgather", "reduce_scatter", "all_to_all", "scatter", "gather"}
@@ -30,7 +29,7 @@ ASKING = {
     "get_node_local_rank",
     "get_group_rank",
 }
-NOT_THE_PROGRAM = (*LIBRARIES, str(Path(__file__).parents[1]))
+NOT_THE_PROGRAM = (*LIBRARIES, OWN_FILES)
 
 
 def check_machine() -> None:
