@@ -36,6 +36,20 @@ ifeq ($(filter $(KINDS),$(ON)),)
 $(error unknown kind of test (ON: $(ON), known: $(KINDS)))
 endif
 endif
+# Chapters are executed on simulated devices, whose outputs are stored, or on GPUs.
+ifneq ($(and $(filter-out gpu,$(ON)),$(filter execute,$(MAKECMDGOALS))),)
+$(error chapters cannot be executed there (ON: $(ON), known: gpu))
+endif
+# Options that change what is done count on the command line alone.
+ifneq ($(origin CHECK),command line)
+CHECK :=
+endif
+ifneq ($(origin SHORT),command line)
+SHORT :=
+endif
+ifneq ($(origin VERSIONS),command line)
+VERSIONS :=
+endif
 
 ifeq ($(origin TORCH),command line)
 ifeq ($(ON),ranks)

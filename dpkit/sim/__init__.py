@@ -20,6 +20,7 @@ The others change torch, or run on it:
 ``races/`` -- what nothing orders, for a trace that looks for it;
 ``containers`` -- the tensors of a call;
 ``places`` -- the lines of the program that races and warnings name;
+``compiled`` -- what a program has given to ``torch.compile``;
 ``graphs`` -- CUDA graphs: a step that is launched at once;
 ``tracing`` -- what happened in a block of code, as a timeline;
 ``changes/`` -- how torch is changed, and changed back;

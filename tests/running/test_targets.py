@@ -11,7 +11,10 @@ import pytest
 from tests.repository import ROOT
 
 # What this run itself was given: make exports it.
-GIVEN = ("ENV", "ON", "CPU", "ONLY", "FILES", "SHUFFLE", "AGAIN", "LIMIT")
+GIVEN = (
+    *("ENV", "ON", "CPU", "ONLY", "FILES", "SHUFFLE", "AGAIN", "LIMIT"),
+    *("CHECK", "SHORT", "VERSIONS"),
+)
 
 
 def dry_run(*words, **environment):
@@ -142,6 +145,14 @@ def test_an_unknown_kind_of_test_is_refused():
     with pytest.raises(AssertionError, match=r"test \(ON: tpu, known: .*sim"):
         dry_run("test", "ON=tpu")
     assert dry_run("test", ON="tpu") == dry_run("test")  # of some shell
+
+
+def test_outputs_are_stored_only_where_it_was_asked():
+    """A mistyped place would store the outputs of simulated devices."""
+    with pytest.raises(AssertionError, match=r"there \(ON: cpu, known: gpu"):
+        dry_run("execute", "ON=cpu")
+    assert "--check" in dry_run("execute", "CHECK=yes")
+    assert "--check" not in dry_run("execute", CHECK="yes")  # of some shell
 
 
 def test_each_kind_of_test_that_is_listed_runs_something():

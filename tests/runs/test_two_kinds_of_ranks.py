@@ -34,9 +34,10 @@ def public(owner):
 
 
 def parameters(owner, name):
-    """Return the names of what a method takes, with their defaults."""
+    """Return what a method takes: names, defaults, whether by name alone."""
     found = inspect.signature(getattr(owner, name)).parameters.values()
-    return [(one.name, one.default) for one in found]
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    return [(one.name, one.default, one.kind is by_name) for one in found]
 
 
 @pytest.fixture

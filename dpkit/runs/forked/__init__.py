@@ -9,6 +9,7 @@ what is known where memory has run out;
 ``idle`` -- a watch over ranks that all wait;
 ``clock`` -- what stands in for the simulated clock in a rank;
 ``group`` -- a process group, in a rank; ``store``, its keys and values;
+``nccl_rules``, what NCCL refuses where these ranks could go on;
 ``packing`` -- tensors in memory that two processes share.
 
 Each process has a Python of its rank alone, with everything that a program has

@@ -17,6 +17,7 @@ refused then; ``one_rank``, what a collective of a library leaves on it;
 ``stand_ins``, what the others would have contributed;
 ``shards`` -- what DTensor lacks for simulated devices; ``shard_random``, how
 ranks draw its random numbers;
+``context_parallel_state`` -- what ``context_parallel`` has once in a process;
 ``saving`` -- what PyTorch's checkpoints need of ranks;
 ``layouts`` -- which tensors a group sends;
 ``reductions`` -- by what it reduces, such as ``ReduceOp.AVG``;

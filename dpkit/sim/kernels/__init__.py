@@ -6,6 +6,7 @@
 ``half`` -- of these, products of float16;
 ``attention`` -- attention, by the operator that CUDA takes, which
     ``attention_on_cuda`` chooses and ``attention_values`` computes;
+``flex_attention`` -- FlexAttention, whose ``flex_blocks`` are computed;
 ``fast_path`` -- what PyTorch's fast path for inference is made of;
 ``without_values`` -- operations on a machine without values, whose ``shapes``
     are remembered;

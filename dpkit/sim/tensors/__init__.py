@@ -6,7 +6,8 @@
 ``backward`` -- backward on one thread, and its errors;
 ``behaviour`` -- how a tensor is made, printed, copied, pickled and read;
 ``storages``, ``modules``, ``initialization`` -- what torch does with such
-    tensors elsewhere.
+    tensors elsewhere;
+``used_parameters`` -- a list that DDP sends in C++: which ones were used.
 """
 
 from dpkit.sim.tensors.backward import (
