@@ -69,7 +69,7 @@ def expert_parallel(
         experts: Those of this rank, E/k functions of (rows, w).
         group: The k ranks. None: all ranks.
         exchange: Sends rows from rank to rank, as
-            :func:`dpkit.experts.rows.exchange_rows` does.
+            :func:`dpkit.experts.exchange_rows` does.
 
     Returns:
         A tensor of the shape of ``x``: for each token the sum of what its
