@@ -124,7 +124,7 @@ def cluster(
     network: str | Link = "ethernet100",
     devices_per_switch: int | None = None,
 ) -> Cluster:
-    """Return a :class:`dpkit.sim.Cluster`, where a preset may be given by its name.
+    """Return a :class:`.Cluster`, where a preset may be given by its name.
 
     Args:
         num_devices: How many devices there are, in all nodes together.
