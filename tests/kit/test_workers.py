@@ -129,12 +129,15 @@ def test_what_stays(workers):
 
 
 def test_a_new_group_for_each_run(workers):
-    numbers = []
+    highest = []  # of the descriptors after each run, on all ranks
     for _ in range(5):
-        for x, number in workers.run(reduce_in_a_new_group):
+        found = workers.run(reduce_in_a_new_group)
+        for x, _ in found:
             assert torch.equal(x, torch.full((4,), 3.0))
-            numbers.append(number)
-    assert len(set(numbers[2:])) == 1  # no descriptor is left behind
+        highest.append(max(number for _, number in found))
+    # None is left behind: with one for each run, the last had three more. One
+    # of the run before may still be there, where a thread of it has not ended.
+    assert highest[-1] <= highest[1] + 1
 
 
 def test_the_surroundings_of_the_call(workers, tmp_path, monkeypatch):
