@@ -28,9 +28,9 @@ unexport ENV
 # make test ON=cpu, and so on, runs the target on-cpu.
 KINDS := $(sort $(shell sed -n 's/^on-\([a-z-]*\):.*/\1/p' \
            $(firstword $(MAKEFILE_LIST))))
-ifneq ($(origin ON),command line)
-ON :=
-endif
+# Some shells set such variables: these count on make's command line alone.
+$(foreach option,ON FILES SHUFFLE NAME CHECK SHORT VERSIONS,\
+  $(if $(filter command,$(origin $(option))),,$(eval $(option) :=)))
 ifneq ($(and $(ON),$(filter test,$(MAKECMDGOALS))),)
 ifeq ($(filter $(KINDS),$(ON)),)
 $(error unknown kind of test (ON: $(ON), known: $(KINDS)))
@@ -39,16 +39,6 @@ endif
 # Chapters are executed on simulated devices, whose outputs are stored, or on GPUs.
 ifneq ($(and $(filter-out gpu,$(ON)),$(filter execute,$(MAKECMDGOALS))),)
 $(error chapters cannot be executed there (ON: $(ON), known: gpu))
-endif
-# Options that change what is done count on the command line alone.
-ifneq ($(origin CHECK),command line)
-CHECK :=
-endif
-ifneq ($(origin SHORT),command line)
-SHORT :=
-endif
-ifneq ($(origin VERSIONS),command line)
-VERSIONS :=
 endif
 
 ifeq ($(origin TORCH),command line)
@@ -123,16 +113,6 @@ WITH_TORCH = $(shell grep -il torch $(TESTS:%=%/test_*.py))
 # again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Files of tests and chapters in place of all: make test FILES="a.py b.py".
-ifneq ($(origin FILES),command line)
-FILES :=
-endif
-ifneq ($(origin SHUFFLE),command line)
-SHUFFLE :=
-endif
-ifneq ($(origin NAME),command line)
-NAME :=
-endif
 # The notebooks that a target runs: all of them, or the one in ONLY=name.
 CHAPTERS := $(sort $(wildcard book/*.ipynb))
 CHOSEN := $(if $(ONLY),$(filter book/$(ONLY).ipynb,$(CHAPTERS)),$(CHAPTERS))
