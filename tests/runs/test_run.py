@@ -407,7 +407,7 @@ if __name__ == "__main__":
         print("read", read())
         process.join()
     try:
-        print("in vain", queue.get())
+        print("for ever", queue.get())
     except Exception:
         print("has gone on")
 """
