@@ -1,10 +1,12 @@
 """A test that failed is tried once more, before the run counts as failed.
 
 It counts where workers run the tests (``-n``). At the end its whole file runs
-again in one process, after the files that its worker had run before it: a
-fault of their order passes alone. If all of that passes, the test is *flaky*,
-and the run succeeds. When two tests have failed, neither is tried again. All
-cells of a chapter count as one test, because each needs those above it.
+again in one process: alone, and if it passes, after the files that its worker
+had run before it, since a fault of their order passes alone. Chapters among
+these are left out: each had a process of its own. If all of that passes, the
+test is *flaky*, and the run succeeds. When two tests have failed, neither is
+tried again. All cells of a chapter count as one test, because each needs those
+above it.
 
 For ``make test-report``, ``_build/test-run.json`` keeps which files each
 worker has run, in which order, and how to run them again.
@@ -82,15 +84,25 @@ class SecondTry:
         (folder / "test-run.json").write_text(text, encoding="utf-8")
 
     def try_again(self, session: pytest.Session) -> None:
-        """Run its file, after those before it."""
-        ((name, files),) = self.failed.values()
-        title = f"tried again, as the last of {len(files)} files: {name}"
+        """Run its file, alone and then after those before it."""
+        ((name, (*before, file)),) = self.failed.values()
+        before = [other for other in before if not other.endswith(".ipynb")]
+        if self.passes(f"tried again, alone: {name}", [file]) and (
+            not before
+            or self.passes(
+                f"tried again, after {len(before)} files: {name}",
+                [*before, file],
+            )
+        ):
+            session.exitstatus = pytest.ExitCode.OK
+            self.flaky = name
+
+    def passes(self, title: str, files: list[str]) -> bool:
+        """Return whether files pass in one process, which prints a title."""
         print(f"\n\n{title}", flush=True)
         words = [*in_one_process(self.config), *files]
         done = subprocess.run(words, cwd=self.config.rootpath)
-        if done.returncode == 0:
-            session.exitstatus = pytest.ExitCode.OK
-            self.flaky = name
+        return done.returncode == 0
 
     def command(self) -> str:
         """Return what runs files as they have run, if these are added."""

@@ -27,6 +27,16 @@ SHARED = "--dist loadscope --no-loadscope-reorder".split()
 WHOLE = [*SHARED, "-v", "--junitxml=_build/test-run.xml"]
 
 
+def files_in(lines):
+    """Return the files whose tests stand in a report, in order."""
+    names = [
+        Path(line.split("::")[0]).stem
+        for line in lines
+        if " PASSED " in line or " SKIPPED " in line
+    ]
+    return list(dict.fromkeys(names))
+
+
 def test_a_flaky_chapter_is_named_and_reported(
     pytester, run_tests, monkeypatch
 ):
@@ -60,19 +70,18 @@ def test_a_flaky_chapter_is_named_and_reported(
     ran = [[n for n in files if n in names] for files in run["ran"].values()]
     assert sorted(itertools.chain(*ran)) == names
     assert all(files == sorted(files, key=order.index) for files in ran)
-    # The chapter was tried again after what its worker had run before it.
+    # The chapter was tried again, alone, and then after what its worker had
+    # run before it.
     (files,) = (f for f in run["ran"].values() if "chapter.ipynb" in f)
-    before = files[: files.index("chapter.ipynb") + 1]
-    start = lines.index(
-        f"tried again, as the last of {len(before)} files: "
-        "chapter.ipynb::Cell 0"
+    before = files[: files.index("chapter.ipynb")]
+    alone = lines.index("tried again, alone: chapter.ipynb::Cell 0")
+    after = lines.index(
+        f"tried again, after {len(before)} files: chapter.ipynb::Cell 0"
     )
-    again = [
-        Path(line.split("::")[0]).stem
-        for line in lines[start:]
-        if " PASSED " in line or " SKIPPED " in line
+    assert files_in(lines[alone:after]) == ["chapter"]
+    assert files_in(lines[after:]) == [
+        Path(name).stem for name in [*before, "chapter.ipynb"]
     ]
-    assert list(dict.fromkeys(again)) == [Path(n).stem for n in before]
 
     # What `make test-report` makes of it.
     asked = []
@@ -107,8 +116,52 @@ def test_a_fault_of_order_fails_again(pytester, run_tests):
     result = run_tests("second_try order", *SHARED, "-n", "1")
     text = result.stdout.str()
     assert result.ret == 1
-    assert "tried again, as the last of 2 files: test_b.py::test" in text
+    assert "tried again, alone: test_b.py::test" in text
+    assert "tried again, after 1 files: test_b.py::test" in text
     assert result.stdout.lines[-1] == "To report this run: make test-report"
+
+
+def test_a_fault_of_its_own_is_not_looked_for_in_the_order(
+    pytester, run_tests
+):
+    pytester.makepyfile(
+        test_a="def test(): pass",
+        test_b="def test(): assert not 'a fault'",
+        test_c="def test(): pass",
+    )
+    result = run_tests("second_try order", *SHARED, "-n", "1")
+    text = result.stdout.str()
+    assert result.ret == 1
+    assert "tried again, alone: test_b.py::test" in text
+    assert "tried again, after" not in text
+
+
+@pytest.fixture
+def tried(tmp_path, monkeypatch):
+    """Give a test that failed as the last of files; list what runs again."""
+
+    def tried(*files):
+        config = SimpleNamespace(
+            getoption=lambda name, default=None: [],
+            invocation_params=SimpleNamespace(args=["-q"]),
+            rootpath=tmp_path,
+        )
+        heard, runs = second_try.SecondTry(config), []
+        monkeypatch.setattr(
+            heard, "passes", lambda title, files: runs.append(files) or True
+        )
+        heard.failed = {files[-1]: (files[-1], [*files])}
+        heard.try_again(SimpleNamespace(exitstatus=1))
+        assert heard.flaky == files[-1]
+        return runs
+
+    return tried
+
+
+def test_chapters_before_it_do_not_run_again(tried):
+    assert tried("a.py", "b.ipynb", "c.py") == [["c.py"], ["a.py", "c.py"]]
+    assert tried("b.ipynb", "c.py") == [["c.py"]]
+    assert tried("a.py", "b.ipynb") == [["b.ipynb"], ["a.py", "b.ipynb"]]
 
 
 def test_a_flaky_test_hides_no_unlisted_skip(pytester, run_tests, monkeypatch):
