@@ -1,5 +1,8 @@
 """Programs in real processes, and the program that the page shows."""
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -52,8 +55,10 @@ def way(request, monkeypatch):
 # It imports what lies beside it, and ends as many programs do.
 PROGRAM = """
 import os, sys, beside
-print(beside.__name__, __name__, *sys.argv[1:], os.environ["OMP_NUM_THREADS"])
-print(*(os.environ[x] for x in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+def tell(*words):  # as a whole: torchrun starts Python without a buffer
+    sys.stdout.write(" ".join(words) + "\\n")
+tell(beside.__name__, __name__, *sys.argv[1:], os.environ["OMP_NUM_THREADS"])
+tell(*(os.environ[x] for x in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
 sys.exit({status})
 """
 
@@ -68,6 +73,35 @@ def test_a_program_runs_as_in_a_terminal(way, tmp_path, monkeypatch):
         *["0 0 2", "1 1 2"],
         *each,
     ]
+
+
+# Both ranks have printed the first word before one prints the second.
+TWO_WORDS = """
+import os, pathlib, time
+class Later:
+    def __str__(self):
+        pathlib.Path(os.environ["RANK"]).touch()
+        while not all(pathlib.Path(rank).exists() for rank in "01"):
+            time.sleep(0.01)
+        return "second"
+print("first", Later())
+"""
+
+
+def test_lines_of_forked_ranks_are_whole(tmp_path):
+    """Also where Python is told to write each word by itself."""
+    (tmp_path / "program.py").write_text(TWO_WORDS)
+    caller = (
+        "from dpbook.common.torchrun import torchrun\n"
+        "print(torchrun(2, 'program.py'))"
+    )
+    printed = subprocess.check_output(
+        [sys.executable, "-c", caller],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        text=True,
+    )
+    assert printed == "['first second', 'first second']\n"
 
 
 def test_a_program_that_ends_by_a_status_has_failed(tmp_path):

@@ -25,7 +25,8 @@ def main() -> None:
     """
     num_processes, logs, *words = sys.argv[1:]
     assert isinstance(sys.stdout, TextIOWrapper)
-    sys.stdout.reconfigure(line_buffering=True)
+    # Whole lines, or those of two ranks would be mixed.
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)
     config = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
