@@ -39,12 +39,14 @@ LISTS = (
     "terms",
 )
 OF_LISTS = 0.5
-# A word of a heading counts as so many words of the text.
+# A word of a heading counts as so many words of the text, and one of a program
+# or of what it prints as so little: most of them explain nothing.
 IN_HEADING = 8
-# BM25's two constants, with their usual values: K1, how soon further words of
-# a kind count for nothing, and B, how much a long page counts as long.
+IN_PROGRAM = 0.1
+# BM25's two constants: K1, how soon further words of a kind count for nothing,
+# and B, how much a long page counts as long.
 K1 = 1.2
-B = 0.75
+B = 0.5
 STEPS = 10  # weights are written as whole numbers, in tenths
 
 # Words of questions, beside those that Sphinx leaves out.
@@ -61,6 +63,7 @@ HEADING = re.compile(
     re.DOTALL,
 )
 LINK = re.compile(r'<a class="headerlink".*?</a>', re.DOTALL)
+PROGRAM = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
 INDEX = re.compile(r"Search\.setIndex\((.*)\)", re.DOTALL)
 WORD = re.compile(r"\w+")
@@ -77,6 +80,7 @@ class Page(NamedTuple):
     """What the article of a page says."""
 
     text: str
+    programs: str  # and what they print
     headings: list[Heading]
 
 
@@ -111,20 +115,30 @@ def page_of(html: str) -> Page:
         Heading(" ".join(plain(heading["text"]).split()), heading["place"])
         for heading in HEADING.finditer(article)
     ]
-    return Page(plain(LINK.sub("", article)), headings)
+    text = LINK.sub("", article)
+    programs = " ".join(PROGRAM.findall(text))
+    return Page(plain(PROGRAM.sub(" ", text)), plain(programs), headings)
 
 
-def counts_of(page: Page) -> Counter[str]:
-    """Return how often each word stands on a page; headings count more."""
-    counts = Counter(stems(page.text))
-    for heading in page.headings:
-        for word in stems(heading.text):
-            counts[word] += IN_HEADING
+def counts_of(page: Page) -> dict[str, float]:
+    """Return how often each word stands on a page.
+
+    In headings it counts more, and in programs less.
+    """
+    counts: dict[str, float] = {}
+    headings = " ".join(heading.text for heading in page.headings)
+    for text, counted in (
+        (page.text, 1),
+        (headings, IN_HEADING),
+        (page.programs, IN_PROGRAM),
+    ):
+        for word, count in Counter(stems(text)).items():
+            counts[word] = counts.get(word, 0) + counted * count
     return counts
 
 
 def weights(
-    counts: dict[str, Counter[str]], factors: dict[str, float]
+    counts: dict[str, dict[str, float]], factors: dict[str, float]
 ) -> dict[str, dict[str, float]]:
     """Return the weight of each word on each page that has it, by BM25.
 
@@ -132,7 +146,7 @@ def weights(
         counts: For each page, how often each word stands on it.
         factors: What the weights of some pages are multiplied by.
     """
-    lengths = {page: words.total() for page, words in counts.items()}
+    lengths = {page: sum(words.values()) for page, words in counts.items()}
     mean = sum(lengths.values()) / len(lengths)
     pages_with = Counter(word for words in counts.values() for word in words)
     found: dict[str, dict[str, float]] = {word: {} for word in pages_with}

@@ -27,19 +27,21 @@ def items(env: BuildEnvironment) -> Iterator[nodes.definition_list_item]:
                 yield from glossary.findall(nodes.definition_list_item)
 
 
-def entries(env: BuildEnvironment) -> dict[str, set[Place]]:
+def entries(env: BuildEnvironment) -> dict[str, list[Place]]:
     """Return where the words of each entry lead.
 
-    These are the places that the entry names, and the entry itself.
+    These are the places that the entry names, in its order, and the entry
+    itself.
     """
     found = {}
     of_terms = env.get_domain("std").objects
     for item in items(env):
         links = item.findall(addnodes.pending_xref)
-        places = {place_of(env, link) for link in links} - {None}
+        named = dict.fromkeys(place_of(env, link) for link in links)
+        places = [place for place in named if place]
         for term in item.findall(nodes.term):
             words = term.astext()
-            found[words] = places | {of_terms["term", words]}
+            found[words] = [*places, of_terms["term", words]]
     return found
 
 
@@ -81,9 +83,7 @@ def put_entries(app: Sphinx, exception: Exception | None) -> None:
     index = js_index.loads(file.read_text("utf-8"))
     number = {page: i for i, page in enumerate(index["docnames"])}
     index["indexentries"] = {
-        words.lower(): [
-            (number[page], at, True) for page, at in sorted(places)
-        ]
+        words.lower(): [(number[page], at, True) for page, at in places]
         for words, places in entries(app.env).items()
     }
     file.write_text(js_index.dumps(index), "utf-8")

@@ -4,8 +4,8 @@
 // the results.
 //
 // A page has the sum of the weights of the words that were typed. The glossary
-// leads: where what was typed is one of its entries, the pages that the entry
-// names come first, and the entry itself after them.
+// leads: where what was typed is one of its entries, the page that the entry
+// names first comes first, then the others, and the entry itself after them.
 "use strict";
 
 const MOST_PAGES = 20;
@@ -13,6 +13,7 @@ const MOST_NAMES = 10;
 // What an entry adds to a page: where the reader typed the entry and nothing
 // else; and where its words are among others, for each word.
 const WHOLE_ENTRY = 1000;
+const NAMED_LATER = 950;
 const IN_GLOSSARY = 900;
 const ENTRY_WORD = 2;
 // A word that stands on no page is taken for a part of those that do.
@@ -62,10 +63,11 @@ function led(text) {
   const isAll = (entry) => joined(entry) === joined(within);
   return Object.entries(searchIndex.entries)
     .filter(([entry]) => isTyped(entry) || isTyped(joined(entry)))
-    .flatMap(([entry, places]) => places.map(([page, place]) => {
+    .flatMap(([entry, places]) => places.map(([page, place], i) => {
       const isGlossary = searchIndex.glossaries.includes(page);
       if (isAll(entry)) {
-        return [page, place, isGlossary ? IN_GLOSSARY : WHOLE_ENTRY];
+        const more = i === 0 ? WHOLE_ENTRY : NAMED_LATER;
+        return [page, place, isGlossary ? IN_GLOSSARY : more];
       }
       return [page, place, isGlossary ? 0 : ENTRY_WORD * entry.split(" ").length];
     }));

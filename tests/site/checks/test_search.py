@@ -31,6 +31,7 @@ INDEX = {
     "entries": {
         "batch norm": [[2, ""], [0, "term-batch-norm"]],
         "star": [[2, "root"], [0, "term-star"]],
+        "fast batch": [[2, ""], [1, ""], [0, "term-fast-batch"]],
     },
     "names": [
         ["dpkit.fast_ring", 3, "dpkit.fast_ring", "Python function"],
@@ -125,3 +126,9 @@ def test_python_and_the_page_cut_words_alike(run):
     stop = json.dumps(sorted(search_index.STOP))
     got = run(f"(searchIndex.stop = {stop}, stems({json.dumps(text)}))")
     assert got == search_index.stems(text)
+
+
+def test_the_page_that_an_entry_names_first_comes_first(run):
+    """Page 1 says both words, and page 2 neither."""
+    found = run("rankPages('fast batch')")
+    assert [result["page"] for result in found] == [2, 1, 0]

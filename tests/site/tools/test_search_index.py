@@ -23,6 +23,14 @@ def test_a_page_says_what_its_article_says():
     assert counts == {"ring": 2 + 8, "star": 1 + 8, "no_sync": 1}
 
 
+def test_words_of_programs_count_little():
+    program = "<p>A star.</p><pre>send(star); send(ring)</pre></section>"
+    page = search_index.page_of(HTML.replace("</section>", program))
+    counts = search_index.counts_of(page)
+    assert counts["send"] == pytest.approx(2 * 0.1)
+    assert counts["star"] == pytest.approx(2 + 8 + 0.1)
+
+
 def test_words_are_compared_by_their_stems():
     said = "How does checkpointing save? Checkpoints, 3 of 1F1B"
     assert search_index.stems(said) == [
@@ -37,8 +45,8 @@ def test_a_word_weighs_more_where_it_stands_often():
     rare = 0.1823215567939546  # ln(1 + 0.5 / 2.5)
     assert found["x"] == pytest.approx(
         {
-            "a": rare * 3 * 2.2 / (3 + 1.2 * (0.25 + 0.75 * 4 / 6)),
-            "b": rare * 1 * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 8 / 6)),
+            "a": rare * 3 * 2.2 / (3 + 1.2 * (0.5 + 0.5 * 4 / 6)),
+            "b": rare * 1 * 2.2 / (1 + 1.2 * (0.5 + 0.5 * 8 / 6)),
         }
     )
     assert found["y"]["b"] > found["y"]["a"]
