@@ -91,6 +91,6 @@ def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
         ax.grid(visible=False, axis="y")
         ax.set_xlabel(unit)
 
-    words = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+    listed = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
     size = (SIZE[0], 0.9 + 0.45 * len(values))
-    return Picture(draw, f"{unit}: {words}", size)
+    return Picture(draw, f"{unit}: {listed}", size)

@@ -82,8 +82,8 @@ def plot_recipe(
         ax.set(xlabel="epoch", ylabel="test accuracy", xticks=epochs)
         ax.legend(loc="lower right")
 
-    words = ", ".join(f"{name} {level}" for name, level in levels.items())
-    title = f"test accuracy by epoch: {', '.join(ways)}; {words}"
+    listed = ", ".join(f"{name} {level}" for name, level in levels.items())
+    title = f"test accuracy by epoch: {', '.join(ways)}; {listed}"
     return Picture(draw, title, (5.2, 4.4))
 
 

@@ -9,9 +9,9 @@ ROWS = 257  # of a batch
 
 def draw_same_step() -> Panels:
     """Draw one step on two devices that divides by the rows once."""
-    words = "gradient", f"divided\nby {ROWS}", "update"
+    labels = "gradient", f"divided\nby {ROWS}", "update"
     lanes = [
-        device(rank, f"{rows}\nrows", "losses,\nsummed", *words)
+        device(rank, f"{rows}\nrows", "losses,\nsummed", *labels)
         for rank, rows in enumerate(by_tensor_split(ROWS, 2))
     ]
     first, second = by_tensor_split(ROWS, 2)

@@ -62,28 +62,28 @@ def _moment(
     title: str,
     when: str,
     tokens: Sequence[Sequence[int]],
-    words: Sequence[Sequence[str]],
+    labels: Sequence[Sequence[str]],
     sent: str = "",
     heading: str = "tokens",
 ) -> Drawing:
     columns = [OF_EXPERTS, Column(heading, X, WIDE)]
     devices = []
     for rank, experts in enumerate(EXPERTS):
-        own = _cells(tokens[rank], words[rank])
+        own = _cells(tokens[rank], labels[rank])
         blocks = named(experts, rank), own
         devices.append(Device(f"rank {rank}", rank, blocks))
     has = [
         f"Rank {rank} has experts {' and '.join(experts)}, and "
-        f"{', '.join(words[rank])}."
+        f"{', '.join(labels[rank])}."
         for rank, experts in enumerate(EXPERTS)
     ]
     if sent:
         has.append(f"Then an {sent}.")
-    arrows = [Sent(0, x=80, ends="both", words=sent)] if sent else []
+    arrows = [Sent(0, x=80, ends="both", label=sent)] if sent else []
     return draw_moment(title, when, columns, devices, arrows, " ".join(has))
 
 
-def _cells(tokens: Sequence[int], words: Sequence[str]) -> Cells:
+def _cells(tokens: Sequence[int], labels: Sequence[str]) -> Cells:
     """Return a cell for each token, in the colour of its first rank."""
     home = {token: rank for rank, own in enumerate(OWN) for token in own}
-    return [[Cell(home[t], word) for t, word in zip(tokens, words)]]
+    return [[Cell(home[t], label) for t, label in zip(tokens, labels)]]

@@ -130,8 +130,8 @@ def _said(pairs: Sequence[Meeting]) -> str:
     keys: dict[int, list[str]] = {}
     for pair in pairs:
         keys.setdefault(pair.query, []).append(str(pair.key))
-    words = [f"{q} sees {', '.join(of)}" for q, of in keys.items()]
-    return " and ".join(words) or "nothing"
+    parts = [f"{q} sees {', '.join(of)}" for q, of in keys.items()]
+    return " and ".join(parts) or "nothing"
 
 
 def _sentence(
@@ -226,8 +226,8 @@ def _square(
     x = LEFT + pair.key * size
     fill = drawing.VIOLET if chosen else PALE
     inner = size - 1
-    words = f"queries {pair.query}, keys {pair.key}: step {number}"
-    tip = f"<title>{words}</title>"
+    tip_text = f"queries {pair.query}, keys {pair.key}: step {number}"
+    tip = f"<title>{tip_text}</title>"
     if pair.masked:
         corners = " ".join(
             f"{drawing.number(a)},{drawing.number(b)}"

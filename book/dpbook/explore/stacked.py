@@ -85,8 +85,8 @@ def _bar(
         width = size * scale
         if width >= 0.5:
             shape = drawing.box(x, y, max(width - 1, 0.5), BAR, fill)
-            words = drawing.escape(f"{name}: {show(size)}")
-            boxes.append(f"{shape[:-2]}><title>{words}</title></rect>")
+            tooltip = drawing.escape(f"{name}: {show(size)}")
+            boxes.append(f"{shape[:-2]}><title>{tooltip}</title></rect>")
         x += width
     return boxes
 
@@ -99,8 +99,8 @@ def _limit(
     show: Callable[[float], str],
 ) -> list[str]:
     dashed = ' stroke-width="2" stroke-dasharray="5 3"'
-    words = f"{limit[0]}: {show(limit[1])}"
+    label = f"{limit[0]}: {show(limit[1])}"
     return [
         drawing.line(x, top, x, y, drawing.INK, dashed),
-        drawing.text(x, y + 14, words, "end"),
+        drawing.text(x, y + 14, label, "end"),
     ]

@@ -36,7 +36,7 @@ BUCKET_SIZES = 2**20, 25 * 2**20  # of the first bucket, of the others
 class Stretch:
     """What a host or a device is at for a while, and how much of it."""
 
-    place: str  # "host", "device 0"
+    device: str  # "host", "device 0"
     stream: str
     what: str
     start: float  # seconds since the step began
@@ -79,16 +79,16 @@ class ParallelStep:
         """How many operations and copies one host launches."""
         return sum(s.count for s in self._of("host", "launches"))
 
-    def busy(self, place: str, stream: str) -> float:
+    def busy(self, device: str, stream: str) -> float:
         """Return the seconds that a row of the timeline is busy.
 
-        ``place`` and ``stream`` name the row: "host" and "launches".
+        ``device`` and ``stream`` name the row: "host" and "launches".
         """
-        return fsum(s.busy for s in self._of(place, stream))
+        return fsum(s.busy for s in self._of(device, stream))
 
-    def _of(self, place: str, stream: str) -> list[Stretch]:
-        where = place, stream
-        return [s for s in self.stretches if (s.place, s.stream) == where]
+    def _of(self, device: str, stream: str) -> list[Stretch]:
+        where = device, stream
+        return [s for s in self.stretches if (s.device, s.stream) == where]
 
 
 def parallel_step(
@@ -305,9 +305,9 @@ class _Run:
         busy: float | None = None,
         count: int = 1,
     ) -> None:
-        place = "host" if r < 0 else f"device {r}"
+        device = "host" if r < 0 else f"device {r}"
         seconds = when[1] - when[0] if busy is None else busy
-        stretch = Stretch(place, stream, what, *when, seconds, count)
+        stretch = Stretch(device, stream, what, *when, seconds, count)
         self.stretches.append(stretch)
 
 

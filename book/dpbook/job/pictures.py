@@ -60,7 +60,7 @@ def _moment(
     when: str,
     weights: Sequence[str],
     sent: Sequence[Sent],
-    words: str,
+    description: str,
 ) -> Drawing:
     """Draw the file and the ranks; one without weights is lost."""
     devices = [Device("a file", None, [[], named(["step 8"], 0)])]
@@ -69,4 +69,4 @@ def _moment(
         if not has:
             blocks = [[[Cell(None)]], [[Cell(None, "lost")]]]
         devices.append(Device(f"rank {rank}", rank, blocks))
-    return draw_moment(title, when, COLUMNS, devices, sent, words)
+    return draw_moment(title, when, COLUMNS, devices, sent, description)

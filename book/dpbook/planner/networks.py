@@ -135,8 +135,8 @@ def _of_2022(layers: int, hidden: int, heads: int) -> Planned:
 def _llama(
     layers: int, hidden: int, heads: int, inner: int, s: int, keys: int = 8
 ) -> Planned:
-    words = 32_000 if s == 4096 else 128_256
-    sizes = layers, hidden, heads, words, s, inner, keys
+    vocabulary = 32_000 if s == 4096 else 128_256
+    sizes = layers, hidden, heads, vocabulary, s, inner, keys
     return Planned(*sizes, gated=True, tied=False, dropout=False)
 
 

@@ -335,12 +335,12 @@ def ends_counts(model: Transformer, layout: Layout) -> Counts:
     alone = layout.pipeline == 1
     both = 2 if alone and not model.tied else 1
     h = model.hidden
-    words = model.vocabulary
+    vocabulary = model.vocabulary
     counts = Counts(
         parameters=both * model.word_parameters / t,
         flops=6 * tokens * model.word_parameters / t,
         num_products=3,
-        kept=4 * tokens * (h + words) / t if alone else 0.0,
+        kept=4 * tokens * (h + vocabulary) / t if alone else 0.0,
     )
     if not model.plain:
         return counts

@@ -39,17 +39,17 @@ def draw_groups() -> Panels:
 
 
 def _groups(
-    title: str, when: str, groups: list[list[int]], sent: str, words: str
+    title: str, when: str, groups: list[list[int]], sent: str, description: str
 ) -> Drawing:
     nodes = []
     for node, of_devices in enumerate(groups):
         cells = [
-            Cell(group, str(4 * node + place))
-            for place, group in enumerate(of_devices)
+            Cell(group, str(4 * node + i))
+            for i, group in enumerate(of_devices)
         ]
         nodes.append(Device(f"node {node}", None, [[cells]]))
-    arrows = [Sent(0, x=86, ends="both", words=sent)]
-    return draw_moment(title, when, [ON_NODE], nodes, arrows, words)
+    arrows = [Sent(0, x=86, ends="both", label=sent)]
+    return draw_moment(title, when, [ON_NODE], nodes, arrows, description)
 
 
 def draw_stages(num_stages: int = 2) -> Picture:

@@ -40,8 +40,8 @@ def draw_ways(*ways: str, in_a_row: int = 3) -> Panels:
 def _one() -> Drawing:
     matrices = in_a_line(SIZES, UNIT, WIDTH)
     band: Held = [(matrix, matrix.whole) for matrix in matrices]
-    words = "It has x, W, h, V and y, all whole, and sends nothing."
-    return _picture("One device", "the network", [band], [], words)
+    description = "It has x, W, h, V and y, all whole, and sends nothing."
+    return _picture("One device", "the network", [band], [], description)
 
 
 def _network() -> Drawing:
@@ -119,8 +119,8 @@ def _data() -> Drawing:
         *arrow(w.middle, top, bottom, "both"),
         *arrow(v.middle, top, bottom, "both"),
         *(
-            text(middle, top + 17 + 16 * i, words, "middle")
-            for i, words in enumerate(lines)
+            text(middle, top + 17 + 16 * i, label, "middle")
+            for i, label in enumerate(lines)
         ),
     ]
     return _picture(
@@ -141,7 +141,11 @@ def _between(bands: Sequence[Held]) -> tuple[float, float]:
 
 
 def _picture(
-    name: str, cut: str, bands: Sequence[Held], sent: Sequence[str], words: str
+    name: str,
+    cut: str,
+    bands: Sequence[Held],
+    sent: Sequence[str],
+    description: str,
 ) -> Drawing:
     tall = band_height(bands[0])
     bold = ' font-weight="600" font-size="14"'
@@ -153,4 +157,4 @@ def _picture(
     for device, held in enumerate(bands):
         parts += band(device, TOP + device * (tall + GAP), WIDTH, held)
     height = TOP + len(bands) * tall + (len(bands) - 1) * GAP + 2
-    return panel(parts, WIDTH, height, f"{name}, {cut}. {words}")
+    return panel(parts, WIDTH, height, f"{name}, {cut}. {description}")

@@ -78,9 +78,13 @@ def _alone() -> Drawing:
         Lane("device 0", device_0, COLOURS[0]),
         Lane("host", [Block("launch", 0)]),
     ]
-    words = "The host launches, and the device computes on 256 images."
+    description = "The host launches, and the device computes on 256 images."
     return draw_lanes(
-        "One device", lanes, [Arrow((1, 0), (0, 1))], words, num_columns=6
+        "One device",
+        lanes,
+        [Arrow((1, 0), (0, 1))],
+        description,
+        num_columns=6,
     )
 
 

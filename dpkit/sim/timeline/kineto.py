@@ -39,7 +39,7 @@ def read_profile(content: Mapping[str, Any]) -> Record:
     rows = _rows(every, [*calls, *ops])
     spans = [span for e in work for span in _on_device(e, zero)]
     spans += [
-        _on_host(event, *rows[_place(event)], zero, not work and not calls)
+        _on_host(event, *rows[_thread(event)], zero, not work and not calls)
         for event in [*calls, *ops]
     ]
     spans.sort(key=lambda span: (span.start, span.end))
@@ -53,14 +53,14 @@ def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
     reached: dict[Place, int] = {}
     times = [(*_nanoseconds(event), event) for event in events]
     for start, end, event in sorted(times, key=lambda t: (t[0], -t[1])):
-        place = _place(event)
-        if place not in reached or start >= reached[place]:
+        thread = _thread(event)
+        if thread not in reached or start >= reached[thread]:
             found.append(event)
-            reached[place] = end
+            reached[thread] = end
     return found
 
 
-def _place(event: TraceEvent) -> Place:
+def _thread(event: TraceEvent) -> Place:
     return event["pid"], event["tid"]
 
 
@@ -132,25 +132,25 @@ def _rows(
 ) -> dict[Place, Row]:
     """Return host and stream of each thread that the ``used`` ran on."""
     names = {
-        _place(event): str(event["args"]["name"])
+        _thread(event): str(event["args"]["name"])
         for event in events
         if event.get("name") == "thread_name"
     }
     in_time = sorted(used, key=lambda event: _nanoseconds(event)[0])
-    places = list(dict.fromkeys(map(_place, in_time)))
-    processes = list(dict.fromkeys(process for process, _ in places))
+    used_threads = list(dict.fromkeys(map(_thread, in_time)))
+    processes = list(dict.fromkeys(process for process, _ in used_threads))
     rows = {}
     for i, process in enumerate(processes):
         host = "host" if len(processes) == 1 else f"host:{i}"
-        threads = [place for place in places if place[0] == process]
+        threads = [thread for thread in used_threads if thread[0] == process]
         main = (process, process)
         main = main if main in threads else threads[0]
         rows[main] = host, "python"
         threads.remove(main)
-        for k, place in enumerate(threads, 1):
-            engine = re.search(r"pt_autograd_(\d+)", names.get(place, ""))
+        for k, thread in enumerate(threads, 1):
+            engine = re.search(r"pt_autograd_(\d+)", names.get(thread, ""))
             word = f"backward {engine[1]}" if engine else f"thread {k}"
-            rows[place] = host, word
+            rows[thread] = host, word
     return rows
 
 

@@ -49,10 +49,10 @@ def rows(record: Mapping[str, Any], gpus: Any) -> list[Comparison]:
         flops = flops_computed_twice(case.network, batch)
         measured = flops / (count * teraflops * 1e12)
         what = f"{OF_2021}, {name.split()[0]}", f"{count:,} A100"
-        words = f"{d} × {t} × {p}" + (", ZeRO-3" if zero else "")
-        work = work_of(words, what[1])
+        configuration = f"{d} × {t} × {p}" + (", ZeRO-3" if zero else "")
+        work = work_of(configuration, what[1])
         values = "s", seconds, measured, "unseen", work
-        found.append(Comparison(*what, words, *values))
+        found.append(Comparison(*what, configuration, *values))
     return found
 
 
