@@ -68,7 +68,7 @@ class Call:
 
     Args:
         facts: What the machine has.
-        folder: Where the parts leave what they do; the report is beside.
+        folder: Where the parts leave what they do; the report lies next to it.
         stand_in: How many devices stand in for GPUs.
         end: When all of it has to be over, by ``time.monotonic``.
     """

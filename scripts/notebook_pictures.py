@@ -1,7 +1,7 @@
 """Put pictures that every viewer shows into the plain notebooks of the site.
 
 GitHub and Colab, or JupyterLab before a notebook is trusted, do not show SVG,
-or take it out of HTML. So each SVG gets a PNG beside it, and HTML that has an
+or take it out of HTML. So each SVG gets a PNG as well, and HTML that has an
 SVG becomes a PNG. The browser of `make check` draws them. Where there is none,
 the SVG stays, and the link in the line below a figure leads to its page.
 

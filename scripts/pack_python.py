@@ -92,7 +92,7 @@ def pack() -> Path | None:
 
 
 def put_into_site(folder: Path | None, site: Path) -> None:
-    """Put what was packed beside the engine, and tell it how large it is.
+    """Put what was packed next to the engine, and tell it how large it is.
 
     Args:
         folder: What was packed; None if that was not possible. The engine

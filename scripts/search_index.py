@@ -47,7 +47,7 @@ K1 = 1.2
 B = 0.75
 STEPS = 10  # weights are written as whole numbers, in tenths
 
-# Words of questions, beside those that Sphinx leaves out.
+# Words of questions, in addition to those that Sphinx leaves out.
 OF_QUESTIONS = (
     "can does do get how i me much many my need should use using what when"
     " where which who why versus vs you your"

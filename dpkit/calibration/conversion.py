@@ -117,7 +117,7 @@ class _Conversion:
 
         A GPU computes while its host issues more. To issue the convolutions
         of a probe, with autograd, takes a host far longer than to issue a
-        sum: 180 µs beside 8, measured with an H200. The smallest takes no
+        sum: 180 µs, not 8, measured with an H200. The smallest takes no
         longer than that, and what takes less than twice as long as the
         smallest tells little of the GPU.
         """

@@ -27,7 +27,7 @@ SWEEPS = 50
 SWEEP_SECONDS = 0.1
 LOOK_SECONDS = 5.0  # how often the processes are asked what they have used
 # What only waits may look now and then whether it has to wait longer. What
-# computes gets more than this, even beside thirty others on two cores.
+# computes gets more than this, even with thirty others on two cores.
 IDLE_SHARE = 0.01
 
 

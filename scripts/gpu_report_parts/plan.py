@@ -28,7 +28,7 @@ class Part:
         command: The program and what it is given.
         limit: The seconds that it may take.
         num_gpus: How many GPUs it needs.
-        alone: Whether nothing may run beside it.
+        alone: Whether nothing may run at the same time.
         results: The files that it writes.
     """
 

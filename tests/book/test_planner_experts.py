@@ -310,7 +310,7 @@ def test_a_layer_of_experts_has_half_of_the_sums():
         layer_counts(model, layout) for model in (MIXTRAL, dense)
     )
     assert with_experts.num_sums * 2 == without.num_sums
-    assert with_experts.beside == without.beside[:1]
+    assert with_experts.hiding_flops == without.hiding_flops[:1]
 
 
 def test_what_nothing_divides_is_counted_once():

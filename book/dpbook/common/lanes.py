@@ -55,7 +55,7 @@ class Arrow:
 
     source: tuple[int, float]
     target: tuple[int, float]
-    label: str = ""  # beside an upright arrow
+    label: str = ""  # next to an upright arrow
     both: bool = False  # whether it has two heads
 
 

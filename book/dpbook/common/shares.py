@@ -1,6 +1,6 @@
 """Devices as bands, and what each has, as cells: pictures of a moment.
 
-Each device has a band in its colour. Beside its name stand blocks of cells. A
+Each device has a band in its colour, with its name and blocks of cells. A
 filled cell lies on the device, in the colour of the device that it comes from,
 and a dashed cell does not. Between the bands stands what is sent::
 

@@ -63,8 +63,8 @@ def _rounds(firsts: list[bool]) -> float:
     p = len(firsts)
     rounds = 0
     # 3 ranks, of which 0 and 2 send first: [S R], [R S], [S R]. In a round
-    # each pair that is ready, S beside R, exchanges a message: 0 and 1, then
-    # 1 and 2, then 2 and 0.
+    # each pair that is ready, one S and the other R, exchanges a message: 0
+    # and 1, then 1 and 2, then 2 and 0.
     left = [[first, not first] for first in firsts]
     while any(left):
         ready = [

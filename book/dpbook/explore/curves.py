@@ -180,7 +180,7 @@ def _circle(x: float, y: float, radius: float, more: str) -> str:
 
 
 def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
-    """Draw a line at each tick, its value beside, and the axes' names.
+    """Draw a line at each tick, with its value, and the axes' names.
 
     Args:
         x: The axis below.

@@ -28,7 +28,7 @@ class SettingError(ValueError):
 
 
 class Number(NamedTuple):
-    """A slider with a field beside it.
+    """A slider with a field next to it.
 
     The slider stands at one of ``stops``, which grow. The field takes any
     number from the first to the last of them; a whole one, if all stops are.
@@ -131,7 +131,7 @@ class Shown:
 
     Attributes:
         pictures: One below the other.
-        facts: A name and a value each, read beside the pictures; or a value
+        facts: A name and a value each, read next to the pictures; or a value
             for each of what is compared.
         sentence: What it comes to. It is spoken after a change.
         refused: Why there is nothing to show; then all else is empty.

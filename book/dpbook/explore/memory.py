@@ -48,7 +48,7 @@ def show_memory_of_step(
     examples: int,
     bars: str,
 ) -> Shown:
-    """Show what a device holds at its peak, beside what else it might hold.
+    """Show what a device holds at its peak, and what it would hold otherwise.
 
     Args:
         model: A name in ``NETWORKS``.

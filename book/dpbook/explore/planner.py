@@ -1,4 +1,4 @@
-"""A plan for a case, live: the reader's layout beside the best one."""
+"""A plan for a case, live: the reader's layout, compared with the best."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -100,7 +100,7 @@ def parallel_step(
 ) -> ParallelStep:
     """Return a step of data parallelism, on all devices of a cluster.
 
-    Images come from pinned memory. Beside simulated steps it is within 10 %
+    Images come from pinned memory. It is within 10 % of simulated steps
     (``tests/book/test_parallel_step.py``).
 
     Args:

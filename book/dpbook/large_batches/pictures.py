@@ -49,7 +49,7 @@ def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
     def draw(ax: Axes) -> None:
         for number, (way, by_k) in enumerate(ways.items()):
             i = list(RULES).index(way)
-            # Beside each other, so that bars do not hide bars.
+            # Next to each other, so that bars do not hide bars.
             shift = 2 ** (0.12 * (number - (len(ways) - 1) / 2))
             xs = [shift * k for k in by_k]
             for x, errors in zip(xs, by_k.values()):

@@ -63,7 +63,7 @@ def llama3_steps(record: Mapping[str, Any]) -> Iterator[PublishedStep]:
 
 
 def readings_table(record: Mapping[str, Any]) -> Table:
-    """Return planned seconds beside both readings of a published rate."""
+    """Return planned seconds, and both readings of a published rate."""
     rows = []
     for step in llama3_steps(record):
         planned = step.case.seconds(step.layout).total

@@ -45,7 +45,7 @@ each, with 2g numbers in keys and values, and t devices share the heads::
 
 Where backward gathers the inputs of a layer's products again, a product that
 runs meanwhile takes the time of the gather, or hides a part of it
-(``work._products_beside``).
+(``work._hiding_products``).
 
 Not modelled: what messages take from the arithmetic that they overlap with,
 the heat of a GPU, waiting for data, faults; in memory: what an allocator and
@@ -517,8 +517,8 @@ class Case:
         return counts.num_gathers * gather + scatter
 
     def _hiding(self, counts: Counts) -> Iterator[float]:
-        """Yield the seconds of each product beside which inputs come again."""
-        for flops in counts.beside:
+        """Yield the seconds of each product that hides a gather of inputs."""
+        for flops in counts.hiding_flops:
             yield product_seconds(
                 flops,
                 count=1,

@@ -25,7 +25,7 @@ class Planned(Transformer):
     most_micro_batch: ClassVar[int] = 16
     #: The fewest tokens that a device has of a sequence which it shares: as
     #: many as in the longest sequences of Llama 3. With fewer, messages would
-    #: take long beside their attention (the chapter on long sequences).
+    #: take longer than their attention hides (the chapter on long sequences).
     least_tokens: ClassVar[int] = 8192
 
     @property

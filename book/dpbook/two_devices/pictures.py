@@ -17,7 +17,7 @@ PARTS = ("computing", "replicating", "returning", "images", "idle")
 def plot_speedups(
     lines: Mapping[str, Mapping[str, Mapping[int, float]]], ylabel: str
 ) -> Picture:
-    """Draw speed-ups against the number of devices, beside the ideal.
+    """Draw speed-ups against the number of devices, and the ideal.
 
     ``lines``: machine -> engine -> number of devices -> speed-up.
     """

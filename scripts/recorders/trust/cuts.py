@@ -5,7 +5,7 @@ by tensor groups, pipelines and replicas. Two of their figures tell an order;
 their numbers stand in pictures, and the text names the fastest cut.
 
 What the paper leaves open is taken as simple as can be: one stage a device,
-and nothing sent beside the arithmetic. The steps by ZeRO-3 were made with
+and nothing sent during the arithmetic. The steps by ZeRO-3 were made with
 DeepSpeed of 2021, which sent a message for each tensor; its settings are not
 told, and taken as the library's own (``planner.zero_messages``).
 """
