@@ -107,6 +107,7 @@ def draw_lanes(
     name: str,
     lanes: Sequence[Lane],
     sent: Sequence[Arrow] = (),
+    *,
     description: str = "",
     cut: str = "",
     width: float = WIDTH,
@@ -128,7 +129,8 @@ def draw_lanes(
 
     Example:
         >>> lanes = device(0, "x", "h"), device(1, "", "h")
-        >>> draw_lanes("A cut", lanes, [Arrow((0, 1), (1, 1))], "h is sent.")
+        >>> draw_lanes("A cut", lanes, [Arrow((0, 1), (1, 1))],
+        ...            description="h is sent.")
         <drawing: A cut. h is sent.>
     """
     places = _places(lanes, sent, width, num_columns, top=42 if cut else 26)
@@ -207,7 +209,7 @@ def _sent(sent: Arrow, places: Places) -> Iterator[str]:
         y2 = places.below(target) - inner
     x1 = places.middle(start) if upright else places.left(start + 1) - 4
     x2 = places.middle(end) if upright else places.left(end) + 14
-    yield from _arrow(x1, y1, x2, y2, sent.both)
+    yield from _arrow(x1, y1, x2, y2, both=sent.both)
     if not sent.label:
         return
     at = (y1 + y2) / 2 + 4.5
@@ -218,7 +220,7 @@ def _sent(sent: Arrow, places: Places) -> Iterator[str]:
 
 
 def _arrow(
-    x1: float, y1: float, x2: float, y2: float, both: bool
+    x1: float, y1: float, x2: float, y2: float, *, both: bool
 ) -> Iterator[str]:
     """Draw a straight arrow, with a head at its end or at both ends."""
     yield line(x1, y1, x2, y2, INK, ' stroke-width="1.6"')

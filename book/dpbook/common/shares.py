@@ -106,6 +106,7 @@ def draw_block(
 def draw_moment(
     title: str,
     when: str,
+    *,
     columns: Sequence[Column],
     devices: Sequence[Device],
     sent: Sequence[Sent],
@@ -133,7 +134,9 @@ def draw_moment(
         parts.append(text(middle, TOP - 6, column.heading, "middle"))
     for i, device in enumerate(devices):
         top = TOP + i * (tall + GAP)
-        parts += _band(device, columns, top, tall, cell_height)
+        parts += _band(
+            device, columns, top=top, height=tall, cell_height=cell_height
+        )
     for message in sent:
         parts += _message(message, TOP + message.above * (tall + GAP) + tall)
     if back_to_first:
@@ -147,6 +150,7 @@ def draw_moment(
 def _band(
     device: Device,
     columns: Sequence[Column],
+    *,
     top: float,
     height: float,
     cell_height: float,

@@ -19,8 +19,9 @@ def draw_same_step() -> Panels:
         f"A step with {ROWS} rows",
         lanes,
         [Arrow((0, 2), (1, 2), "added up", both=True)],
-        f"Device 0 has {first} rows and device 1 has {second}. Each takes the "
-        "gradient of the sum of its losses. The two gradients are added up, "
-        f"and each device divides the sum by {ROWS} and updates.",
+        description=f"Device 0 has {first} rows and device 1 has {second}. "
+        "Each takes the gradient of the sum of its losses. The two gradients "
+        f"are added up, and each device divides the sum by {ROWS} and "
+        "updates.",
     )
     return Panels([drawn], in_a_row=1, width=24)

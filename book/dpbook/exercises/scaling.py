@@ -54,7 +54,10 @@ def check_pair_to_fuse(
         right = isinstance(found, int) and found in pairs
         why = f"not a position from 0 to {pairs[-1]}"
         require(right, f"{case}: it returned {found!r}, {why}")
-        ends = [_end_of_fused(i, micros, saved, launch) for i in pairs]
+        ends = [
+            _end_of_fused(i, micros=micros, saved=saved, launch=launch)
+            for i in pairs
+        ]
         why = f"{case}: with the pair {found} fused the step ends after"
         require(
             ends[found] == min(ends),
@@ -63,7 +66,7 @@ def check_pair_to_fuse(
 
 
 def _end_of_fused(
-    pair: int, micros: list[int], saved: list[int], launch: int
+    pair: int, *, micros: list[int], saved: list[int], launch: int
 ) -> int:
     """Return when the device has done all, with a pair fused into one."""
     both = micros[pair] + micros[pair + 1] - saved[pair]

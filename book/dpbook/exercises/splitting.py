@@ -133,8 +133,12 @@ def check_three_designs(
         require(way in WAYS, f"{case}: the ways are {', '.join(WAYS)}")
         require(k in NUM_DEVICES, f"{case}: take 2, 4 or 8 devices")
         ms, mb = ms_and_mb(way, k, design)
-        require_at_most(ms, design.most_ms, "ms", f"{case}: a step takes")
-        require_at_most(mb, design.most_mb, "MB", f"{case}: a device holds")
+        require_at_most(
+            ms, most=design.most_ms, unit="ms", start=f"{case}: a step takes"
+        )
+        require_at_most(
+            mb, most=design.most_mb, unit="MB", start=f"{case}: a device holds"
+        )
         require(k == fewest(design), f"{case}: fewer devices are enough")
 
 

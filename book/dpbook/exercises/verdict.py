@@ -35,7 +35,9 @@ def require(condition: bool, why: str) -> None:
         raise NotYet(why)
 
 
-def require_at_most(found: float, most: float, unit: str, start: str) -> None:
+def require_at_most(
+    found: float, *, most: float, unit: str, start: str
+) -> None:
     """Raise NotYet if more was found than is allowed.
 
     Args:

@@ -36,22 +36,24 @@ def draw_all_to_alls() -> Panels:
             _moment(
                 "The routers choose",
                 "each rank has its own tokens",
-                OWN,
-                chosen,
-                "all-to-all: tokens",
+                tokens=OWN,
+                labels=chosen,
+                sent="all-to-all: tokens",
             ),
             _moment(
                 "The experts compute",
                 "tokens are with their experts",
-                arrived,
-                [[f"{t}→{CHOICES[t]}" for t in tokens] for tokens in arrived],
-                "all-to-all: outputs",
+                tokens=arrived,
+                labels=[
+                    [f"{t}→{CHOICES[t]}" for t in tokens] for tokens in arrived
+                ],
+                sent="all-to-all: outputs",
             ),
             _moment(
                 "The outputs are back",
                 "each on the rank of its token",
-                OWN,
-                outputs,
+                tokens=OWN,
+                labels=outputs,
                 heading="outputs",
             ),
         ]
@@ -61,6 +63,7 @@ def draw_all_to_alls() -> Panels:
 def _moment(
     title: str,
     when: str,
+    *,
     tokens: Sequence[Sequence[int]],
     labels: Sequence[Sequence[str]],
     sent: str = "",
@@ -80,7 +83,14 @@ def _moment(
     if sent:
         has.append(f"Then an {sent}.")
     arrows = [Sent(0, x=80, ends="both", label=sent)] if sent else []
-    return draw_moment(title, when, columns, devices, arrows, " ".join(has))
+    return draw_moment(
+        title,
+        when,
+        columns=columns,
+        devices=devices,
+        sent=arrows,
+        description=" ".join(has),
+    )
 
 
 def _cells(tokens: Sequence[int], labels: Sequence[str]) -> Cells:

@@ -90,7 +90,9 @@ def show_decision(
         numbers: In which format it computes and sends.
     """
     machine = cluster(devices, accelerator, link)
-    batch = _Batch(rows, width, machine, _dtype(numbers, machine))
+    batch = _Batch(
+        rows=rows, width=width, machine=machine, dtype=_dtype(numbers, machine)
+    )
     ways = ONE_DEVICE, *WAYS
     times = {way: batch.estimate(way).seconds for way in ways}
     facts = [(WAY_WORDS[way], _fact(batch, way)) for way in ways]

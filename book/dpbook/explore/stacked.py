@@ -52,12 +52,14 @@ def stacked_bars(
     end = drawing.WIDTH - RIGHT
     for name, row in rows.items():
         total = show(fsum(row.values()))
-        parts += _bar(row, left, y, scale, show)
+        parts += _bar(row, x=left, y=y, scale=scale, show=show)
         parts.append(drawing.text(14, y + 16, name))
         parts.append(drawing.text(end, y + 16, total, "end"))
         y += STEP
     if limit:
-        parts += _limit(left + limit[1] * scale, top, y, limit, show)
+        parts += _limit(
+            x=left + limit[1] * scale, top=top, y=y, limit=limit, show=show
+        )
         y += 22
     return drawing.page(parts, y + 2, title)
 
@@ -75,6 +77,7 @@ def _head(names: list[str], title: str) -> tuple[list[str], float]:
 
 def _bar(
     row: Mapping[str, float],
+    *,
     x: float,
     y: float,
     scale: float,
@@ -92,6 +95,7 @@ def _bar(
 
 
 def _limit(
+    *,
     x: float,
     top: float,
     y: float,

@@ -167,7 +167,13 @@ def regions(
 
         def ask(i: int, width: int = width) -> tuple[str, bool]:
             rows = round(ROWS[i])
-            way = winner(rows, width, depth, machine, dtype)
+            way = winner(
+                rows=rows,
+                width=width,
+                depth=depth,
+                cluster=machine,
+                dtype=dtype,
+            )
             step = estimate(
                 way,
                 rows=rows,
@@ -204,8 +210,13 @@ def draw_map(
         marks: Rows and width -> the way that won where it was simulated.
         dtype: In what is computed and sent.
     """
-    where = machine.accelerator.name, machine.link.name
-    found = regions(machine.num_devices, *where, depth, dtype)
+    found = regions(
+        machine.num_devices,
+        accelerator=machine.accelerator.name,
+        link=machine.link.name,
+        depth=depth,
+        dtype=dtype,
+    )
     taken = [*(marks or ()), *([here] if here else ())]
     parts = [_ground(region, GROUNDS[region.way]) for region in found]
     full = [region for region in found if not region.fits]

@@ -142,4 +142,9 @@ def phase(
         alone = max(launching, alone) + taken
         computing += taken
     launches = sum(o.launches for o in operations)
-    return Phase(launching, computing, alone, launches)
+    return Phase(
+        launching=launching,
+        computing=computing,
+        alone=alone,
+        launches=launches,
+    )

@@ -225,7 +225,12 @@ class _Run:
             launches += each.launches
             alone = max(alone, launching + each.last)
             sending += each.seconds
-        part = Phase(launching, sending, alone, launches)
+        part = Phase(
+            launching=launching,
+            computing=sending,
+            alone=alone,
+            launches=launches,
+        )
         end = part.end(self.issued, begun)
         when = max(begun, self.issued), end
         count = len(self.network.gradients)
@@ -307,8 +312,18 @@ class _Run:
     ) -> None:
         device = "host" if r < 0 else f"device {r}"
         seconds = when[1] - when[0] if busy is None else busy
-        stretch = Stretch(device, stream, what, *when, seconds, count)
-        self.stretches.append(stretch)
+        start, end = when
+        self.stretches.append(
+            Stretch(
+                device,
+                stream,
+                what,
+                start=start,
+                end=end,
+                busy=seconds,
+                count=count,
+            )
+        )
 
 
 def buckets_of(gradients: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

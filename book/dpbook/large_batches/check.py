@@ -17,7 +17,9 @@ def check_warm_scheduler(answer: Answer) -> None:
         case = f"rate {lr}, k = {k}, {num_steps} steps of warm-up"
         for step in range(num_steps + 3):
             found = optimizer.param_groups[0]["lr"]
-            expected = gradual_warmup(step, num_steps, lr / k, lr)
+            expected = gradual_warmup(
+                step, num_steps=num_steps, low=lr / k, high=lr
+            )
             why = f"has the rate {found:.4g}, expected {expected:.4g}"
             require(same(found, expected), f"{case}: step {step} {why}")
             optimizer.step()  # which a scheduler expects before its own

@@ -138,8 +138,8 @@ def draw_one_large_step(k: int = 4) -> Panels:
             Arrow((rank, 1), (rank + 1, 1), "summed", both=True)
             for rank in range(k - 1)
         ],
-        f"Each has {size} of the images. They sum their gradients, and take "
-        f"one step with all {k * size}.",
+        description=f"Each has {size} of the images. They sum their "
+        f"gradients, and take one step with all {k * size}.",
         cut=f"one step with {k * size} images",
         width=300,
     )

@@ -37,7 +37,12 @@ def _ring_step(step: int, num_ranks: int) -> Drawing:
     description = f"{', '.join(meet)}. "
     if step == num_ranks - 1:
         return draw_moment(
-            f"Step {step}", "nothing is sent", RING, devices, [], description
+            f"Step {step}",
+            "nothing is sent",
+            columns=RING,
+            devices=devices,
+            sent=[],
+            description=description,
         )
     sent = [Sent(above, x=180, ends="down") for above in range(num_ranks - 1)]
     description += (
@@ -48,10 +53,10 @@ def _ring_step(step: int, num_ranks: int) -> Drawing:
     return draw_moment(
         f"Step {step}",
         when,
-        RING,
-        devices,
-        sent,
-        description,
+        columns=RING,
+        devices=devices,
+        sent=sent,
+        description=description,
         back_to_first=True,
     )
 

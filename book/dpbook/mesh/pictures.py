@@ -75,7 +75,13 @@ def _two_ranks(
     arrows = [Sent(0, x=84, ends="both", label=sent)]
     description = f"{description} They send {sent}."
     return draw_moment(
-        title, when, COLUMNS, ranks, arrows, description, cell_height=9
+        title,
+        when,
+        columns=COLUMNS,
+        devices=ranks,
+        sent=arrows,
+        description=description,
+        cell_height=9,
     )
 
 

@@ -46,4 +46,11 @@ def _run(title: str, when: str, simulated: bool, description: str) -> Drawing:
         Sent(1, x=94, ends="both"),
         Sent(2, x=94, ends="both"),
     ]
-    return draw_moment(title, when, COLUMNS, devices, sent, description)
+    return draw_moment(
+        title,
+        when,
+        columns=COLUMNS,
+        devices=devices,
+        sent=sent,
+        description=description,
+    )

@@ -61,7 +61,9 @@ def _stage(stage: int, top: float) -> Iterator[str]:
     left = LEFTS[0] + DEVICE_WIDTH
     for replica, y in enumerate((top, second)):
         for member, x in enumerate(LEFTS):
-            yield from _device(stage, replica, member, x, y)
+            yield from _device(
+                stage=stage, replica=replica, member=member, x=x, y=y
+            )
         middle = y + DEVICE_HEIGHT / 2
         yield from level_arrow(left + 3, LEFTS[1] - 3, middle)
         yield text((left + LEFTS[1]) / 2, middle - 8, "sums", "middle")
@@ -73,7 +75,7 @@ def _stage(stage: int, top: float) -> Iterator[str]:
 
 
 def _device(
-    stage: int, replica: int, member: int, x: float, y: float
+    *, stage: int, replica: int, member: int, x: float, y: float
 ) -> Iterator[str]:
     # The tensor group is inside, then the replicas, then the stages.
     device = 4 * stage + 2 * replica + member

@@ -222,9 +222,14 @@ def _products(
     if not model.fused:
         times = 3 if layout.recompute == "none" else 4
         return flops + times * scores, Attention()
-    sizes = model.sequence, model.hidden // model.heads
     calls = 1 + full
-    return flops, Attention(calls * scores, 2.5 * scores, calls, *sizes)
+    return flops, Attention(
+        forward=calls * scores,
+        backward=2.5 * scores,
+        calls=calls,
+        length=model.sequence,
+        head_size=model.hidden // model.heads,
+    )
 
 
 def _kept(model: Transformer, layout: Layout) -> tuple[float, float]:

@@ -47,7 +47,9 @@ def _one_by_one() -> Drawing:
     sent = [Arrow((rank, 0), (0, rank)) for rank in (1, 2, 3)]
     description = f"Device 0 adds the others one by one: {_listed(sums)}."
     cut = "one after another"
-    return draw_lanes("A star", lanes, sent, description, cut, width=300)
+    return draw_lanes(
+        "A star", lanes, sent, description=description, cut=cut, width=300
+    )
 
 
 def _in_pairs() -> Drawing:
@@ -70,7 +72,12 @@ def _in_pairs() -> Drawing:
         f"Numbers are added in pairs first: {_listed([first, second, total])}."
     )
     return draw_lanes(
-        "A tree", lanes, sent, description, "pairs first", width=300
+        "A tree",
+        lanes,
+        sent,
+        description=description,
+        cut="pairs first",
+        width=300,
     )
 
 

@@ -76,7 +76,13 @@ def _kept(
         if sent
     ]
     return draw_moment(
-        title, when, [PARAMETERS], devices, arrows, description, cell_height=7
+        title,
+        when,
+        columns=[PARAMETERS],
+        devices=devices,
+        sent=arrows,
+        description=description,
+        cell_height=7,
     )
 
 

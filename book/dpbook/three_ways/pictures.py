@@ -41,7 +41,13 @@ def _one() -> Drawing:
     matrices = in_a_line(SIZES, UNIT, WIDTH)
     band: Held = [(matrix, matrix.whole) for matrix in matrices]
     description = "It has x, W, h, V and y, all whole, and sends nothing."
-    return _picture("One device", "the network", [band], [], description)
+    return _picture(
+        "One device",
+        "the network",
+        bands=[band],
+        sent=[],
+        description=description,
+    )
 
 
 def _network() -> Drawing:
@@ -61,10 +67,10 @@ def _network() -> Drawing:
     return _picture(
         "Network partitioning",
         "a cut between layers",
-        bands,
-        sent,
-        "Device 0 has x, all of W and the activations h. It sends h to "
-        "device 1, which has all of V and computes y. The gradient of h "
+        bands=bands,
+        sent=sent,
+        description="Device 0 has x, all of W and the activations h. It sends "
+        "h to device 1, which has all of V and computes y. The gradient of h "
         "comes back.",
     )
 
@@ -91,12 +97,12 @@ def _layer() -> Drawing:
     return _picture(
         "Layer partitioning",
         "a cut through each layer",
-        bands,
-        sent,
-        "Both devices have x. Device 0 has the left columns of W and h and "
-        "the upper rows of V, device 1 the others. Each computes a part of "
-        "y, and the parts are summed. In backward the parts of the gradient "
-        "of x are summed.",
+        bands=bands,
+        sent=sent,
+        description="Both devices have x. Device 0 has the left columns of W "
+        "and h and the upper rows of V, device 1 the others. Each computes a "
+        "part of y, and the parts are summed. In backward the parts of the "
+        "gradient of x are summed.",
     )
 
 
@@ -126,11 +132,11 @@ def _data() -> Drawing:
     return _picture(
         "Data parallelism",
         "a cut through the batch",
-        bands,
-        sent,
-        "Both devices have all of W and V. Device 0 has the upper rows of "
-        "x, h and y, device 1 the lower ones. The gradients of all weights "
-        "are summed.",
+        bands=bands,
+        sent=sent,
+        description="Both devices have all of W and V. Device 0 has the upper "
+        "rows of x, h and y, device 1 the lower ones. The gradients of all "
+        "weights are summed.",
     )
 
 
@@ -143,6 +149,7 @@ def _between(bands: Sequence[Held]) -> tuple[float, float]:
 def _picture(
     name: str,
     cut: str,
+    *,
     bands: Sequence[Held],
     sent: Sequence[str],
     description: str,

@@ -83,7 +83,7 @@ def _alone() -> Drawing:
         "One device",
         lanes,
         [Arrow((1, 0), (0, 1))],
-        description,
+        description=description,
         num_columns=6,
     )
 
@@ -106,7 +106,8 @@ def _together() -> Drawing:
         "Two devices",
         lanes,
         sent,
-        "The host launches twice, and each device computes on 128 images. "
-        "Device 1 sends its gradients to device 0, and the sums come back.",
+        description="The host launches twice, and each device computes on 128 "
+        "images. Device 1 sends its gradients to device 0, and the sums come "
+        "back.",
         num_columns=6,
     )

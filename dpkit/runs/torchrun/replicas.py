@@ -325,7 +325,7 @@ def _compare_optimizer(
         apart
         for rank, own in steps.items()
         for i in range(len(own.parameters))
-        if (apart := _apart(steps, rank, i, are_loose)) is not None
+        if (apart := _apart(steps, rank, i, are_loose=are_loose)) is not None
     ]
     if not found:
         return []
@@ -351,7 +351,7 @@ def _compare_optimizer(
 
 
 def _apart(
-    steps: Mapping[int, Steps], rank: int, position: int, are_loose: bool
+    steps: Mapping[int, Steps], rank: int, position: int, *, are_loose: bool
 ) -> Apart | None:
     """Return since when a parameter differs from that of the first rank."""
     own = steps[rank]

@@ -99,7 +99,7 @@ def fit_rates(
         us.append(steps[name].fast / seconds)
         vs.append(steps[name].other / seconds)
         rest.append(1 - steps[name].rest / seconds)
-    fast, other = fit_two(us, vs, rest)
+    fast, other = fit_two(us, vs, totals=rest)
     return 1 / fast, 1 / other
 
 
