@@ -39,7 +39,7 @@ One concept each
     ``processes/`` -- ``dpkit.launch``: a function in real processes.
     ``traffic`` -- what a piece of code sends from device to device.
 Copies and messages
-    ``streams`` -- send from device to device beside the work.
+    ``streams`` -- send from device to device while both compute.
     ``placement`` -- tensors to devices: scatter, gather, replicate.
     ``plan_runner`` -- move tensors by a list of messages.
     ``library`` -- a collective as one kernel on each device, as NCCL's; what

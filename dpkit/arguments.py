@@ -156,11 +156,11 @@ def trainable_list(params: Iterable[Tensor]) -> list[Tensor]:
         ValueError: a dtype can have no gradient.
     """
     found = tensor_list(params)
-    for place, p in enumerate(found):
+    for i, p in enumerate(found):
         if not (p.is_floating_point() or p.is_complex()):
             raise ValueError(
                 "a parameter needs a dtype that has gradients (params"
-                f"[{place}]: {p.dtype}); p.float() makes one of it"
+                f"[{i}]: {p.dtype}); p.float() makes one of it"
             )
     return found
 

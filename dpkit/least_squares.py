@@ -15,6 +15,7 @@ from collections.abc import Sequence
 def fit_two(
     us: Sequence[float],
     vs: Sequence[float],
+    *,
     totals: Sequence[float],
     weights: Sequence[float] | None = None,
 ) -> tuple[float, float]:
@@ -30,7 +31,7 @@ def fit_two(
         ZeroDivisionError: the measurements cannot tell the two apart.
 
     Example:
-        >>> fit_two([1, 1, 1], [0, 1, 2], [3, 5, 7])  # 3 + 2x
+        >>> fit_two([1, 1, 1], [0, 1, 2], totals=[3, 5, 7])  # 3 + 2x
         (3.0, 2.0)
     """
     if weights is None:

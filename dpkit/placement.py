@@ -28,7 +28,7 @@ def scatter(x: Tensor, devices: Devices) -> list[Tensor]:
 
     The rows keep their order. Where there are fewer rows than devices, the
     last shards are empty. No shard shares storage with ``x``. From pinned
-    memory they are copied beside what the devices do, as by
+    memory they are copied while the devices compute, as by
     ``dpkit.streams.receive``.
 
     Shard ``r``, of shape (rows of ``r``, …), lies on ``devices[r]``.

@@ -132,7 +132,7 @@ def _steps_of_chunk(plan: Plan, number: int) -> list[Step]:
 def _run_in_memory(step: Step, pieces: Sequence[Tensor], op: str) -> None:
     """Do what a step does to a piece of a chunk, in the memory of a CPU."""
     # A rank reads what another one holds, without a copy on the way. Only
-    # what is changed in this step too is copied first: 0 → 1 beside 1 → 0.
+    # what is changed in this step too is copied first: 0 → 1 while 1 → 0.
     changed = {m.target for m in step}
     sent = [
         pieces[m.source].clone() if m.source in changed else pieces[m.source]

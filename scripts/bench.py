@@ -44,13 +44,13 @@ ROWS: dict[str, Callable[[], Row]] = {
 }
 
 
-def main(*words: str) -> int:
+def main(*arguments: str) -> int:
     """Time and show rows; return what the shell gets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("rows", nargs="*", default=[], metavar="ROW")
     parser.add_argument("--against", metavar="COMMIT")
     parser.add_argument("--record", action="store_true")
-    given = parser.parse_args(words)
+    given = parser.parse_args(arguments)
     unknown = set(given.rows) - set(ROWS)
     if unknown:
         parser.error(f"unknown rows (rows: {unknown}, known: {list(ROWS)})")

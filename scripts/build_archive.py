@@ -51,9 +51,9 @@ def build_images(repository: Path, wheels: Path) -> None:
         for file in (repository / IMAGES).glob("*.gz"):
             shutil.copy(file, source)
         shutil.copy(repository / IMAGES / IMAGES_LICENCE, source)
-        words = "pip wheel --quiet --no-deps --no-build-isolation --no-index"
+        pip = "pip wheel --quiet --no-deps --no-build-isolation --no-index"
         subprocess.run(
-            [sys.executable, "-m", *words.split(), "-w", wheels, source],
+            [sys.executable, "-m", *pip.split(), "-w", wheels, source],
             check=True,
         )
 

@@ -35,9 +35,9 @@ except SystemExit as end:
 def main() -> int:
     """Build by jupyter-book; add Python, pictures and the pages to print."""
     folder = Path(sys.argv[1])
-    words = ["build", folder, "-W", "-n", "--keep-going"]
+    arguments = ["build", folder, "-W", "-n", "--keep-going"]
     status = subprocess.run(
-        [sys.executable, "-P", "-c", JUPYTER_BOOK, *words]
+        [sys.executable, "-P", "-c", JUPYTER_BOOK, *arguments]
     ).returncode
     if status == 0:
         site = folder / "_build" / "html"

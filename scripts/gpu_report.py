@@ -68,7 +68,7 @@ class Call:
 
     Args:
         facts: What the machine has.
-        folder: Where the parts leave what they do; the report is beside.
+        folder: Where the parts leave what they do; the report lies next to it.
         stand_in: How many devices stand in for GPUs.
         end: When all of it has to be over, by ``time.monotonic``.
     """
@@ -119,7 +119,7 @@ class Call:
         log = self.records.log(part)
         mark = f"{self._mark}{part.name}/"
         env = environment(self._stand_in)
-        ended = run(part.words, log, limit, mark, env, ROOT)
+        ended = run(part.command, log, limit, mark, env, ROOT)
         outcome = PASSED if ended.status == 0 else FAILED
         if ended.status is None:
             outcome = LATE if limit == part.limit else CUT

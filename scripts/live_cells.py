@@ -47,8 +47,8 @@ def without_numbers(outputs: list[NotebookNode]) -> list[object]:
         for kind, text in sorted(texts.items()):
             picture = kind.startswith("image/")
             # Narrower numbers leave their column more or fewer blanks.
-            words = re.sub(" +", " ", NUMBER.sub(" #", str(text)))
-            said.append((kind, picture or words))
+            kept = re.sub(" +", " ", NUMBER.sub(" #", str(text)))
+            said.append((kind, picture or kept))
     return said
 
 

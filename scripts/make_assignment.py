@@ -84,8 +84,8 @@ def make(
     if target == "otter":
         write_tests(folder / "tests", points, seed)
     else:
-        told = {"chapter": chapter.stem, "seed": seed, "seconds": SECONDS}
-        write(folder / "assignment.json", {**told, "points": points})
+        settings = {"chapter": chapter.stem, "seed": seed, "seconds": SECONDS}
+        write(folder / "assignment.json", {**settings, "points": points})
     return folder
 
 

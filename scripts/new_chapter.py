@@ -116,10 +116,10 @@ def with_chapter(file: str, text: str, name: str) -> str:
         lines = map(json.dumps, new.splitlines(keepends=True))
         new = "".join(f"    {line},\n" for line in lines)
     start = text.find(first) + len(first)
-    place = re.compile(end).search(text, start)
-    if first not in text or not place:
+    found = re.compile(end).search(text, start)
+    if first not in text or not found:
         raise ValueError(f"no place for a chapter is found (file: {file})")
-    return text[: place.start()] + new + text[place.start() :]
+    return text[: found.start()] + new + text[found.start() :]
 
 
 def one_more(match: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
 """Put pictures that every viewer shows into the plain notebooks of the site.
 
 GitHub and Colab, or JupyterLab before a notebook is trusted, do not show SVG,
-or take it out of HTML. So each SVG gets a PNG beside it, and HTML that has an
+or take it out of HTML. So each SVG gets a PNG as well, and HTML that has an
 SVG becomes a PNG. The browser of `make check` draws them. Where there is none,
 the SVG stays, and the link in the line below a figure leads to its page.
 
@@ -42,8 +42,8 @@ def outputs(notebook: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         image = cell["metadata"].get("mystnb", {}).get("image", {})
         for output in cell.get("outputs", []):
             if drawn := source(output):
-                words = NAMED.findall(drawn)
-                yield image.get("alt", " ".join(words)), output
+                names = NAMED.findall(drawn)
+                yield image.get("alt", " ".join(names)), output
 
 
 def draw(sources: set[str]) -> tuple[dict[str, bytes], str]:
@@ -77,13 +77,13 @@ def run_browser() -> str:
     return f"drawing failed: {lines[-1]}" if done.returncode else ""
 
 
-def add_png(output: dict[str, Any], png: bytes, words: str) -> None:
+def add_png(output: dict[str, Any], png: bytes, alt: str) -> None:
     """Put a PNG into an output, with its size on the screen and its words."""
     # Width and height stand in the first chunk of every PNG.
     width, height = struct.unpack(">II", png[16:24])
     output["data"]["image/png"] = base64.b64encode(png).decode()
     output["metadata"]["image/png"] = {
-        "alt": words,
+        "alt": alt,
         "height": height // PIXELS,
         "width": width // PIXELS,
     }
@@ -97,10 +97,10 @@ def put_pictures(site: Path) -> None:
     pictures, why = draw({source(output) for _, output in found})
     if why:
         print(f"plain notebooks go without PNG ({why})")
-    for words, output in found:
+    for alt, output in found:
         drawn = source(output)
         if drawn in pictures:
-            add_png(output, pictures[drawn], words)
+            add_png(output, pictures[drawn], alt)
         # A viewer would prefer it, and take the picture out.
         output["data"].pop("text/html", None)
     for path, notebook in notebooks.items():

@@ -21,7 +21,7 @@ NEXT = """\
 Then set notebooks_branch to "{branch}" in _config.yml, once."""
 
 
-def git(root: Path, *words: str, index: Path | None = None) -> str:
+def git(root: Path, *arguments: str, index: Path | None = None) -> str:
     """Run git in a clone, with an index other than its own if one is given.
 
     Raises:
@@ -29,7 +29,7 @@ def git(root: Path, *words: str, index: Path | None = None) -> str:
     """
     own = {"GIT_INDEX_FILE": str(index)} if index else {}
     done = subprocess.run(
-        ["git", *words],
+        ["git", *arguments],
         cwd=root,
         env=os.environ | own,
         stdout=subprocess.PIPE,

@@ -50,13 +50,15 @@ def hash_of_sources() -> str:
 
 def run(*command: object) -> str:
     """Run a command in the folder of Pyodide; return why it failed."""
-    words = list(map(str, command))
+    arguments = list(map(str, command))
     try:
-        done = subprocess.run(words, cwd=HERE, capture_output=True, text=True)
+        done = subprocess.run(
+            arguments, cwd=HERE, capture_output=True, text=True
+        )
     except FileNotFoundError:
-        return f"there is no {words[0]}"
+        return f"there is no {arguments[0]}"
     lines = done.stderr.strip().splitlines() or ["no message"]
-    return f"{words[0]} failed: {lines[-1]}" if done.returncode else ""
+    return f"{arguments[0]} failed: {lines[-1]}" if done.returncode else ""
 
 
 def install() -> str:
@@ -90,7 +92,7 @@ def pack() -> Path | None:
 
 
 def put_into_site(folder: Path | None, site: Path) -> None:
-    """Put what was packed beside the engine, and tell it how large it is.
+    """Put what was packed next to the engine, and tell it how large it is.
 
     Args:
         folder: What was packed; None if that was not possible. The engine
@@ -102,9 +104,9 @@ def put_into_site(folder: Path | None, site: Path) -> None:
         (live / name).unlink(missing_ok=True)
         if folder:
             shutil.copyfile(folder / name, live / name)
-    told = "dpkitPython.available = false;\n"
+    script = "dpkitPython.available = false;\n"
     if folder:
         sizes = {name: (live / name).stat().st_size for name in NAMES}
-        told = f"dpkitPython.sizes = {json.dumps(sizes)};\n"
+        script = f"dpkitPython.sizes = {json.dumps(sizes)};\n"
     with (live / "engine.js").open("a", encoding="utf-8") as file:
-        file.write(told)
+        file.write(script)

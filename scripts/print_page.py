@@ -1,4 +1,4 @@
-"""Put each part of the book on one page to print, beside its other pages.
+"""Put each part of the book on one page to print, next to its other pages.
 
 Such a page, `print-the-three-ways.html` for example, consists of the articles
 of the built pages of a part, in the order of the contents, with solutions
@@ -114,7 +114,7 @@ def printable(title: str, pages: dict[str, str]) -> str:
             heading.name = f"h{int(heading.name[1]) + 1}"
         anchor = page.new_tag("span", id=f"document-{name}")
         page.article.extend([anchor, *article.contents])
-    # The pages lie in a folder of the site, and the page to print beside it.
+    # The pages lie in a folder of the site, and the page to print next to it.
     return str(page).replace('="../', '="')
 
 

@@ -126,7 +126,7 @@ def shown_later(content: str) -> Iterator[tuple[int, str]]:
 
 
 def sentences(text: Text) -> Iterator[tuple[str, str]]:
-    """Yield each sentence after its place: "file:line" or "file, cell id"."""
+    """Yield a sentence after its location: "file:line" or "file, cell id"."""
     content = text.content
     for first, paragraph in (*paragraphs(content), *shown_later(content)):
         sentence: list[str] = []
@@ -135,15 +135,15 @@ def sentences(text: Text) -> Iterator[tuple[str, str]]:
             for word in part.split():
                 ended = sentence and re.search(r"[.!?]['\")*]*$", sentence[-1])
                 if ended and not word[0].islower():
-                    yield place(text, start), " ".join(sentence)
+                    yield location(text, start), " ".join(sentence)
                     sentence = []
                 start = start if sentence else line
                 sentence.append(word)
         if sentence:
-            yield place(text, start), " ".join(sentence)
+            yield location(text, start), " ".join(sentence)
 
 
-def place(text: Text, line: int) -> str:
+def location(text: Text, line: int) -> str:
     """Return where a line of a text stands; lines are counted from 0."""
     if isinstance(text.first, str):
         return f"{text.file}, cell {text.first}"

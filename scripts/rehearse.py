@@ -55,18 +55,19 @@ def run(part: Part) -> Outcome:
         "TQDM_DISABLE": "1",
     }
     doubled = (str(double), str(part.num_gpus)) if part.num_gpus else ()
-    words = (*doubled, *part.words)
+    command = (*doubled, *part.command)
     mark = f"{MARK}{name}/"
     limit = limited.CpuLimit(part.limit)
-    ended = limited.run(words, log, limit, mark, environment, ROOT)
+    ended = limited.run(command, log, limit, mark, environment, ROOT)
     fault = f"status {ended.status}" if ended.status else ""
     if ended.status is None:
         fault = (
             f"cut: it has used more than {limit.seconds:.0f} s of the cores, "
             f"or next to nothing for {limit.idle_seconds:.0f} s"
         )
-    if found.exists() and (told := found.read_text("utf-8").splitlines()):
-        fault = f"{fault} found: {len(told)}, the first: {told[0]}".strip()
+    if found.exists() and (faults := found.read_text("utf-8").splitlines()):
+        first = f"found: {len(faults)}, the first: {faults[0]}"
+        fault = f"{fault} {first}".strip()
     lines = log.read_text("utf-8", errors="replace").splitlines() or [""]
     return Outcome(part, fault, ended.seconds, lines[-1])
 
@@ -99,7 +100,7 @@ def rehearse(parts: list[Part]) -> int:
         try:
             for future in tqdm(ended, total=len(parts), disable=None):
                 failed += bool(future.result().fault)
-                tqdm.write(told(future.result()))
+                tqdm.write(described(future.result()))
         except BaseException:  # Ctrl-C: none is begun, all that run are ended
             pool.shutdown(wait=False, cancel_futures=True)
             limited.end_all(MARK)
@@ -107,7 +108,7 @@ def rehearse(parts: list[Part]) -> int:
     return failed
 
 
-def told(outcome: Outcome) -> str:
+def described(outcome: Outcome) -> str:
     """Return how a part ended, in a line."""
     state = f"FAILED ({outcome.fault})" if outcome.fault else "passed"
     return (

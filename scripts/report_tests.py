@@ -43,10 +43,12 @@ def fenced(text: str) -> str:
     return f"````text\n{lines}\n````\n"
 
 
-def ask(*words: str) -> str:
+def output_of(*command: str) -> str:
     """Return what a program prints, or why it cannot be asked."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=ROOT
+        )
     except OSError as error:
         return str(error)
     return (done.stdout if done.returncode == 0 else done.stderr).strip()
@@ -66,7 +68,7 @@ def parts(suites: ElementTree.Element, run: dict[str, Any]) -> Iterator[str]:
     """Yield the parts of the report."""
     (suite,) = suites.iter("testsuite")
     yield "# A run of the tests\n"
-    yield f"- commit: {ask('git', 'describe', '--always', '--dirty')}"
+    yield f"- commit: {output_of('git', 'describe', '--always', '--dirty')}"
     for name in "errors", "failures", "skipped", "tests", "time":
         yield f"- {name}: {suite.get(name)}"
     if run["flaky"]:
@@ -81,15 +83,15 @@ def parts(suites: ElementTree.Element, run: dict[str, Any]) -> Iterator[str]:
         yield fenced(f"{run['command']} {shlex.join(files)}")
     yield "## The machine\n"
     python = shlex.split(run["command"].partition(" -m ")[0])
-    yield fenced(ask("env", *python, "-c", MACHINE))
+    yield fenced(output_of("env", *python, "-c", MACHINE))
 
 
 def without_places(text: str) -> str:
     """Leave out colours, and where things lie on this machine."""
     text = COLOURS.sub("", text)
-    for place, name in ((ROOT, "."), (Path.home(), "~")):
-        if place != Path("/"):
-            text = text.replace(str(place), name)
+    for folder, name in ((ROOT, "."), (Path.home(), "~")):
+        if folder != Path("/"):
+            text = text.replace(str(folder), name)
     return text
 
 

@@ -77,9 +77,9 @@ def main(name: str) -> int:
     if not (path.is_file() and path.is_relative_to(ROOT)):
         print(f"no such file in the repository (FILE: {name!r})")
         return 2
-    words = options(path.relative_to(ROOT))
-    print("pytest", *(word for word in words if "/" in word))
-    command = [sys.executable, "-m", "pytest", "-q", "-m", MARKS, *words]
+    chosen = options(path.relative_to(ROOT))
+    print("pytest", *(word for word in chosen if "/" in word))
+    command = [sys.executable, "-m", "pytest", "-q", "-m", MARKS, *chosen]
     return subprocess.run(command, cwd=ROOT, env=os.environ).returncode
 
 

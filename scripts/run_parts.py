@@ -66,9 +66,9 @@ def choose(
 
 def files_now() -> str:
     """Return what tells these files from others: a digest of the work tree."""
-    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(
-        [*words, "-z"], cwd=ROOT, capture_output=True, check=True
+        [*command, "-z"], cwd=ROOT, capture_output=True, check=True
     )
     digest = hashlib.sha256()
     for name in sorted(filter(None, listed.stdout.decode().split("\0"))):
@@ -113,8 +113,8 @@ def main(names: list[str]) -> int:
         how = "FAILED" if part.name in failed else "passed"
         minutes = (time.monotonic() - start) / 60
         tqdm.write(f"{part.name}: {how}, {minutes:.1f} min ({part.run})")
-    place = folder.relative_to(ROOT)
-    print(f"parts passed: {len(passed)}, failed: {failed}; printed: {place}")
+    shown = folder.relative_to(ROOT)
+    print(f"parts passed: {len(passed)}, failed: {failed}; printed: {shown}")
     return 1 if failed else 0
 
 

@@ -65,7 +65,7 @@ def verdicts(notebook: NotebookNode) -> list[tuple[str, str]]:
 
 
 def run(notebook: NotebookNode, folder: Path) -> None:
-    """Run a notebook in a new folder, beside the records.
+    """Run a notebook in a new folder, next to the records.
 
     Raises:
         CellExecutionError: A cell has failed.

@@ -49,7 +49,7 @@ K1 = 1.2
 B = 0.5
 STEPS = 10  # weights are written as whole numbers, in tenths
 
-# Words of questions, beside those that Sphinx leaves out.
+# Words of questions, in addition to those that Sphinx leaves out.
 OF_QUESTIONS = (
     "can does do get how i me much many my need should use using what when"
     " where which who why versus vs you your"
@@ -73,7 +73,7 @@ class Heading(NamedTuple):
     """A heading of a page, and the id that leads to it."""
 
     text: str
-    place: str
+    anchor: str
 
 
 class Page(NamedTuple):
@@ -180,13 +180,13 @@ def last_pages(index: dict[str, Any]) -> list[int]:
 
 
 def names(index: dict[str, Any]) -> list[tuple[str, int, str, str]]:
-    """Return each name of the package, its page, its place and its kind."""
+    """Return each name of the package, its page, its anchor and its kind."""
     last = last_pages(index)
     return [
-        (name := f"{module}.{short}", page, place.strip("-") or name, kinds[2])
+        (name := f"{module}.{short}", page, anchor.strip("-") or name, kind[2])
         for module, objects in index["objects"].items()
-        for page, kind, _, place, short in objects
-        if page in last and (kinds := index["objnames"][str(kind)])
+        for page, number, _, anchor, short in objects
+        if page in last and (kind := index["objnames"][str(number)])
     ]
 
 
@@ -208,7 +208,7 @@ def search_index(site: Path) -> dict[str, Any]:
         "steps": STEPS,
         "stop": sorted(STOP),
         "headings": {
-            number[page]: [(h.text, h.place) for h in text.headings]
+            number[page]: [(h.text, h.anchor) for h in text.headings]
             for page, text in texts.items()
         },
         "glossaries": [number[page] for page in GLOSSARIES if page in number],

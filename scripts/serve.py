@@ -39,8 +39,8 @@ def main(arguments: list[str]) -> int:
     try:
         with server(folder, port) as pages:
             if folder != "--try":
-                told = f"the book is on http://{HOST}:{port}; Ctrl-C ends it"
-                print(told, flush=True)
+                address = f"http://{HOST}:{port}"
+                print(f"the book is on {address}; Ctrl-C ends it", flush=True)
                 pages.serve_forever()
     except ValueError as error:
         print(error, file=sys.stderr)

@@ -69,7 +69,7 @@ def signs_named(folder: Path) -> set[int]:
 
 
 def write_subset(font: Path, signs: set[int]) -> None:
-    """Write what a font has of some signs beside it, as WOFF."""
+    """Write what a font has of some signs next to it, as WOFF."""
     few = subset.Subsetter(
         subset.Options(layout_features=[], notdef_outline=True)
     )

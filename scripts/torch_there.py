@@ -9,7 +9,8 @@ this Python finds, after what is its own, by a file of paths. The switch
 Python below, without the torch.
 
 What is left to install, without torch and the libraries that come with it, is
-written beside: pip takes it with --no-deps, for requirements.txt is complete.
+written to a file: pip takes it with --no-deps, for requirements.txt is
+complete.
 """
 
 import os

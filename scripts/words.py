@@ -28,24 +28,24 @@ RULES = tomllib.loads((ROOT / "scripts/words.toml").read_text("utf-8"))
 
 
 class Finding(NamedTuple):
-    """Something to mend: its kind, its file and place, what is wrong."""
+    """Something to mend: its kind, its file and location, what is wrong."""
 
     kind: str
     file: str
-    place: str
+    location: str
     what: str
 
 
 def refused_words(text: Text) -> Iterator[Finding]:
     """Find refused words, clipped phrases and inverted sentences."""
-    for number, (place, sentence) in enumerate(sentences(text)):
+    for number, (location, sentence) in enumerate(sentences(text)):
         rules = dict(RULES["refused"])
         if text.is_docstring and number == 0:
             rules |= RULES["openings"]
         for pattern, better in rules.items():
             for match in re.finditer(pattern, sentence, re.IGNORECASE):
                 what = f'"{match[0]}": {better}'
-                yield Finding("refused words", text.file, place, what)
+                yield Finding("refused words", text.file, location, what)
 
 
 def glossary(root: Path) -> dict[str, str]:
@@ -77,12 +77,12 @@ def early_terms(root: Path) -> Iterator[Finding]:
             continue
         form = re.compile(rf"(?i)\b{re.sub('[_ -]', '[_ -]', term)}(e?s)?\b")
         first = {}
-        for number, file, place, sentence in reversed(prose):
+        for number, file, location, sentence in reversed(prose):
             if number < order.index(f"book/{page}") and form.search(sentence):
-                first[file] = place
-        for file, place in first.items():
+                first[file] = location
+        for file, location in first.items():
             what = f'"{term}" is explained in {page}'
-            yield Finding("early terms", file, place, what)
+            yield Finding("early terms", file, location, what)
 
 
 def lonely_figures(root: Path) -> Iterator[Finding]:
@@ -92,8 +92,8 @@ def lonely_figures(root: Path) -> Iterator[Finding]:
         figure = cell["metadata"].get("mystnb", {}).get("figure", {})
         label = figure.get("name")
         if label and not re.search(rf"{label}(?![\w-])", prose):
-            place = f"{name}, cell {cell['id']}"
-            yield Finding("lonely figures", name, place, label)
+            location = f"{name}, cell {cell['id']}"
+            yield Finding("lonely figures", name, location, label)
 
 
 def formatting_cells(root: Path) -> Iterator[Finding]:
@@ -105,9 +105,9 @@ def formatting_cells(root: Path) -> Iterator[Finding]:
         lines = [x for x in cell["source"].splitlines() if x.strip()]
         formats = [x for x in lines if re.search(r"\bprint\(|\bf[\"']", x)]
         if len(formats) > 2 and 2 * len(formats) > len(lines):
-            place = f"{name}, cell {cell['id']}"
+            location = f"{name}, cell {cell['id']}"
             what = f"{len(formats)} of {len(lines)} lines print or format"
-            yield Finding("formatting cells", name, place, what)
+            yield Finding("formatting cells", name, location, what)
 
 
 def chapters(root: Path) -> list[str]:
@@ -154,8 +154,10 @@ def bare_cells(root: Path) -> Iterator[Finding]:
                 before = None
                 continue
             if before is not None and not before & {"stub", "solution"}:
-                place = f"{name}, cell {cell['id']}"
-                yield Finding("bare cells", name, place, "no sentence before")
+                location = f"{name}, cell {cell['id']}"
+                yield Finding(
+                    "bare cells", name, location, "no sentence before"
+                )
             before = {*cell["metadata"].get("tags", [])}
 
 
@@ -172,7 +174,7 @@ def main(root: Path = ROOT) -> str | None:
     """Print all findings; return what is wrong, if anything."""
     found = find_all(root)
     for finding in found:
-        print(f"{finding.place}: {finding.kind}: {finding.what}")
+        print(f"{finding.location}: {finding.kind}: {finding.what}")
     return f"to be mended: {len(found)}" if found else None
 
 

@@ -52,10 +52,10 @@ def ask_driver(visible: str | None, order: str | None) -> DriverAnswer:
         order: Its ``CUDA_DEVICE_ORDER``; None if it is not set. Both change
             the answer, so the process is started once for each pair.
     """
-    words = [sys.executable, "-I", "-S", __file__]
+    command = [sys.executable, "-I", "-S", __file__]
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS
         )
     except subprocess.TimeoutExpired:
         return DriverAnswer(

@@ -1,6 +1,6 @@
 """Batch norm over the rows of all ranks, as though they lay on one device.
 
-Each channel's numbers cross the network twice, few beside the activations::
+Each channel's numbers cross the network twice, far fewer than activations::
 
     forward    rank 0   count, mean, squares ─┐            ┌▶ normalize
                rank 1   count, mean, squares ─┴▶ combine ──┴▶ normalize

@@ -5,8 +5,8 @@ for all waits for the last gradient. A bucket holds some gradients, and can
 leave when the last of them is there::
 
     backward makes   g5   g4   g3   g2   g1   g0
-    bucket 0        [g5   g4 ··]                        leaves beside g3
-    bucket 1                  [g3   g2   g1 ···]        leaves beside g0
+    bucket 0        [g5   g4 ··]                        leaves while g3 is made
+    bucket 1                  [g3   g2   g1 ···]        leaves while g0 is made
     bucket 2                                [g0 ·]
 
 Each "·" is a flag, one for each gradient of the bucket: 1 where backward made

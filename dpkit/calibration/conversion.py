@@ -117,7 +117,7 @@ class _Conversion:
 
         A GPU computes while its host issues more. To issue the convolutions
         of a probe, with autograd, takes a host far longer than to issue a
-        sum: 180 µs beside 8, measured with an H200. The smallest takes no
+        sum: 180 µs, not 8, measured with an H200. The smallest takes no
         longer than that, and what takes less than twice as long as the
         smallest tells little of the GPU.
         """
@@ -205,7 +205,7 @@ class _Conversion:
         new = self.times["copy to new memory"]
         return fit_line(self.times.get(kind, new)).rate
 
-    def link(self, name: str, kind: str, how: str, peers: bool) -> Link:
+    def link(self, name: str, *, kind: str, how: str, peers: bool) -> Link:
         """Return a link, over which copies of a kind went.
 
         Args:
@@ -241,10 +241,12 @@ def to_presets(times: Times, device: DeviceFacts, source: str) -> Calibration:
     found = _Conversion(times, device, source)
     name = "memory" if device.synchronous else "host memory"
     how = "copies to memory that is there, pinned on a host"
-    host_link = link = found.link(name, "copy", how, peers=False)
+    host_link = link = found.link(name, kind="copy", how=how, peers=False)
     if "peer copy" in times:
         how = "copies between two devices"
-        link = found.link("peer", "peer copy", how, device.peer_to_peer)
+        link = found.link(
+            "peer", kind="peer copy", how=how, peers=device.peer_to_peer
+        )
     return Calibration(found.accelerator(host_link), found.host(), link, times)
 
 

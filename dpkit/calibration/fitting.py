@@ -61,7 +61,9 @@ def _least_squares(
     times = [seconds for _, seconds in samples]
     fixed = -1.0
     if min(xs) < max(xs):
-        fixed, slope = fit_two([1.0] * len(xs), xs, times, weights)
+        fixed, slope = fit_two(
+            [1.0] * len(xs), xs, totals=times, weights=weights
+        )
     if fixed < 0:  # the best line through zero
         fixed = 0.0
         above = sum(w * x * t for w, x, t in zip(weights, xs, times))

@@ -70,16 +70,27 @@ def probes(device: torch.device, sizes: Sizes | None = None) -> list[Probe]:
         *_to_new_memory(pool, sizes.lengths),
     ]
     if on_cpu:
-        found += _copies("copy", pool, other, sizes.lengths)
+        found += _copies(
+            "copy", source=pool, target=other, lengths=sizes.lengths
+        )
         return [*found, _view(device)]
     memory = pool.cpu()
-    found += _copies("copy to device", memory, pool, sizes.lengths)
-    found += _copies("copy from device", pool, memory, sizes.lengths)
+    found += _copies(
+        "copy to device", source=memory, target=pool, lengths=sizes.lengths
+    )
+    found += _copies(
+        "copy from device", source=pool, target=memory, lengths=sizes.lengths
+    )
     pinned = memory.pin_memory()
-    found += _copies("copy", pool, pinned, sizes.lengths)
-    found += _copies("copy", pinned, pool, sizes.lengths)
+    found += _copies("copy", source=pool, target=pinned, lengths=sizes.lengths)
+    found += _copies("copy", source=pinned, target=pool, lengths=sizes.lengths)
     if (peer := peer_of(device)) is not None:
-        found += _copies("peer copy", pool, pool.to(peer), sizes.lengths)
+        found += _copies(
+            "peer copy",
+            source=pool,
+            target=pool.to(peer),
+            lengths=sizes.lengths,
+        )
     waiting = [_waited_for(probe, device) for probe in found]
     return [*waiting, _view(device), *_issue(device)]
 
@@ -202,7 +213,7 @@ def _view(device: torch.device) -> Probe:
 
 
 def _copies(
-    kind: str, source: Tensor, target: Tensor, lengths: Sequence[int]
+    kind: str, *, source: Tensor, target: Tensor, lengths: Sequence[int]
 ) -> Iterator[Probe]:
     """Copies from one pool to another; size: bytes, one way."""
     for n in lengths:

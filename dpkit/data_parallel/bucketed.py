@@ -5,7 +5,7 @@ all of them is reduced, on side streams::
 
     device 0, backward    g5  g4 | g3  g2 | g1  g0
     device 1, backward      g5  g4 | g3  g2 | g1  g0
-    both, beside                   |=bucket 0=|=bucket 1=| …
+    both, in parallel              |=bucket 0=|=bucket 1=| …
 """
 
 import copy

@@ -68,11 +68,11 @@ class VocabParallelEmbedding(SplitModule):
             shards_of(embedding.weight, sizes, devices)
         )
 
-    def forward(self, words: Sequence[Tensor]) -> list[Tensor]:
+    def forward(self, tokens: Sequence[Tensor]) -> list[Tensor]:
         """Return replicas (…, features) of replicas (…) of whole numbers."""
         sizes = [len(weight) for weight in self.weights]
         rows = _looked_up(
-            words, sizes, lambda rank, x: F.embedding(x, self.weights[rank])
+            tokens, sizes, lambda rank, x: F.embedding(x, self.weights[rank])
         )
         return allreduce_forward(rows, self.algorithm)
 

@@ -105,7 +105,10 @@ class Pipeline(nn.Module):
         stages = _modules(stages)
         check_flag("recompute", recompute)
         self.schedule = _schedule(
-            schedule, len(stages), len(devices), num_micro_batches
+            schedule,
+            num_stages=len(stages),
+            num_devices=len(devices),
+            m=num_micro_batches,
         )
         every = [action for row in self.schedule for action in row]
         stages, self.copies = untie(stages)
@@ -219,14 +222,23 @@ def _modules(stages: Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def _schedule(
-    schedule: str | Schedule, num_stages: int, num_devices: int, m: int | None
+    schedule: str | Schedule,
+    *,
+    num_stages: int,
+    num_devices: int,
+    m: int | None,
 ) -> Schedule:
     """Return a schedule by its name, its text or its actions; check it."""
     if m is not None:
         check_whole("num_micro_batches", m)
     if isinstance(schedule, str) and not any(map(str.isspace, schedule)):
         m = num_devices if m is None else m
-        return by_name(schedule, num_devices, num_stages, m)
+        return by_name(
+            schedule,
+            num_devices=num_devices,
+            num_stages=num_stages,
+            num_micro_batches=m,
+        )
     if isinstance(schedule, str):
         schedule = parse(schedule)
     check_kind("schedule", schedule, Sequence)

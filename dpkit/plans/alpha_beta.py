@@ -96,7 +96,7 @@ def fit(
     # Each time, divided by itself, should be 1 = α · messages + β · bytes.
     messages = [chain(n).messages / time for n, time in measured.items()]
     moved = [chain(n).num_bytes / time for n, time in measured.items()]
-    return Rates(*fit_two(messages, moved, [1.0] * len(measured)))
+    return Rates(*fit_two(messages, moved, totals=[1.0] * len(measured)))
 
 
 def errors(

@@ -36,9 +36,9 @@ def follow(plan: Plan) -> Held:
         sent = [held[m.source][m.first : m.stop] for m in step]
         for message, chunks in zip(step, sent):
             mine = held[message.target]
-            for place, names in zip(message.landing, chunks):
-                before = mine[place] if message.adds else ()
-                mine[place] = tuple(sorted(before + names))
+            for landed, names in zip(message.landing, chunks):
+                before = mine[landed] if message.adds else ()
+                mine[landed] = tuple(sorted(before + names))
     return held
 
 

@@ -79,20 +79,20 @@ def _replay_step(
     # A message waits for what both of its ranks have done so far. This is
     # noted for all messages first: none waits for another of its step.
     for message, _ in sent:
-        _wait(clock, message.source, SENDING, DEFAULT)
-        _wait(clock, message.target, RECEIVING, DEFAULT)
+        _wait(clock, rank=message.source, stream=SENDING, other=DEFAULT)
+        _wait(clock, rank=message.target, stream=RECEIVING, other=DEFAULT)
     for message, size in sent:
         _send(clock, message, size * element_bytes)
     # What both of its ranks do next waits for the message.
     for message, _ in sent:
-        _wait(clock, message.source, DEFAULT, SENDING)
-        _wait(clock, message.target, DEFAULT, RECEIVING)
+        _wait(clock, rank=message.source, stream=DEFAULT, other=SENDING)
+        _wait(clock, rank=message.target, stream=DEFAULT, other=RECEIVING)
     for message, size in sent:
         if message.adds:
             _add(clock, message.target, size, element_bytes)
 
 
-def _wait(clock: Clock, rank: int, stream: int, other: int) -> None:
+def _wait(clock: Clock, *, rank: int, stream: int, other: int) -> None:
     """Make a stream of a rank wait for what another of its streams has."""
     clock.mark_stream(rank, stream, clock.mark_stream(rank, other))
 

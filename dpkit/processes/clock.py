@@ -85,7 +85,7 @@ def read_uses(pids: Iterable[int]) -> Uses:
         with suppress(OSError):  # it has ended, or there is no /proc
             for task in Path(f"/proc/{pid}/task").iterdir():
                 with suppress(OSError, ValueError):
-                    words = (task / "schedstat").read_text().split()
-                    ran, waited = (1e-9 * int(word) for word in words[:2])
+                    fields = (task / "schedstat").read_text().split()
+                    ran, waited = (1e-9 * int(field) for field in fields[:2])
                     uses[str(task)] = ProcessorUse(ran, waited)
     return uses

@@ -79,10 +79,10 @@ def lateness(
         timeout_seconds: How long the caller allowed, for the first line.
     """
     now = time.monotonic()
-    place = folder.parent
-    notes = {r: n for r in late if (n := read_note(place, r))}
-    ask({processes[r]: place / f"answer-{r}" for r in notes}, ANSWER_SECONDS)
-    notes = {r: read_answer(place, r, n) for r, n in notes.items()}
+    parent = folder.parent
+    notes = {r: n for r in late if (n := read_note(parent, r))}
+    ask({processes[r]: parent / f"answer-{r}" for r in notes}, ANSWER_SECONDS)
+    notes = {r: read_answer(parent, r, n) for r, n in notes.items()}
     size = len(processes)
     names = ", ".join(map(str, late))
     lines = [

@@ -112,16 +112,16 @@ class ForkServer:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         self._is_ready = False
-        self._socket, asked = socket.socketpair(
+        self._socket, requests = socket.socketpair(
             socket.AF_UNIX, socket.SOCK_SEQPACKET
         )
         path = os.pathsep.join(absolute_path())
-        words = [sys.executable, "-P", "-c", SERVER_PROGRAM]
-        with asked:
+        program = [sys.executable, "-P", "-c", SERVER_PROGRAM]
+        with requests:
             self._process = subprocess.Popen(
-                [*words, str(asked.fileno())],
+                [*program, str(requests.fileno())],
                 env={**environment, **WITHOUT_CUDA, "PYTHONPATH": path},
-                pass_fds=[asked.fileno()],
+                pass_fds=[requests.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the caller

@@ -77,7 +77,7 @@ def import_all() -> None:
     torch.optim.SGD([p], 0.1, 0.9).step()
 
 
-def serve(asked: socket.socket) -> None:
+def serve(requests: socket.socket) -> None:
     """Fork a process for each command, until the caller has ended."""
     import_all()
     gc.freeze()  # or every process would look through all of it
@@ -86,19 +86,19 @@ def serve(asked: socket.socket) -> None:
     wakes.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(wakes.fileno())
-    asked.send(b"ready")
+    requests.send(b"ready")
     while True:
-        ready, _, _ = select.select([asked, woken], [], [])
+        ready, _, _ = select.select([requests, woken], [], [])
         if woken in ready:
             woken.recv(4096)
             _bury(children)
-        if asked in ready:
-            message, files, _, _ = socket.recv_fds(asked, 1, 4)
+        if requests in ready:
+            message, files, _, _ = socket.recv_fds(requests, 1, 4)
             if not message:
                 break
             connection = Connection(files[0])
             with suppress(EOFError):  # the caller was interrupted
-                _do(connection, files[1:], children, [asked, woken, wakes])
+                _do(connection, files[1:], children, [requests, woken, wakes])
             for file in files[1:]:
                 os.close(file)
     for pid in children:

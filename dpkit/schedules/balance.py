@@ -41,8 +41,8 @@ def balance(costs: Sequence[float], num_parts: int) -> list[int]:
             "there must be at least one part, and a cost for each (costs: "
             f"{len(costs)}, parts: {num_parts})"
         )
-    for place, cost in enumerate(costs):
-        check_number(f"costs[{place}]", cost)
+    for i, cost in enumerate(costs):
+        check_number(f"costs[{i}]", cost)
     if min(costs) < 0:
         raise ValueError(f"a cost is negative (costs: {list(costs)})")
     if not all(cost < inf for cost in costs):

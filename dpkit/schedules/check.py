@@ -56,7 +56,9 @@ def check(
     if num_micro_batches is None:
         num_micro_batches = 1 + max((a[2] for a in every), default=-1)
     split = is_split(schedule)
-    _check_once(every, num_stages, num_micro_batches, split)
+    _check_once(
+        every, num_stages=num_stages, count=num_micro_batches, split=split
+    )
     check_devices(schedule)
     done = walk(schedule, owners(schedule), split=split)
     if len(done) < len(every):
@@ -88,7 +90,7 @@ def is_split(schedule: Schedule) -> bool:
 
 
 def _check_once(
-    every: list[Action], num_stages: int, count: int, split: bool
+    every: list[Action], *, num_stages: int, count: int, split: bool
 ) -> None:
     """Refuse actions that are missing, surplus, or there twice."""
     found = Counter(every)

@@ -125,9 +125,9 @@ def interleaved(
         warm_up = min(2 * (p - rank - 1) + (v - 1) * p, m * v)
         actions = []
         for kind, step in _alternate(warm_up, m * v):
-            group, place = divmod(step, p * v)
-            chunk = place // p if kind == FORWARD else v - 1 - place // p
-            micro_batch = group * p + place % p
+            group, turn = divmod(step, p * v)
+            chunk = turn // p if kind == FORWARD else v - 1 - turn // p
+            micro_batch = group * p + turn % p
             actions.append(Action(chunk * p + rank, kind, micro_batch))
         schedule.append(actions)
     return schedule

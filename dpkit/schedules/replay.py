@@ -59,7 +59,14 @@ def replay(
     """
     ends = times(schedule, seconds, hop_seconds)
     spans = [
-        Span(f"device {r}", "compute", str(a), KIND_NAMES[a.kind], *ends[a])
+        Span(
+            device=f"device {r}",
+            stream="compute",
+            name=str(a),
+            kind=KIND_NAMES[a.kind],
+            start=ends[a][0],
+            end=ends[a][1],
+        )
         for r, actions in enumerate(schedule)
         for a in actions
     ]
@@ -92,14 +99,18 @@ def times(
     found = walk(
         schedule, owner, split=split, seconds=duration, hop_seconds=hop_seconds
     )
-    if not _is_whole(found, schedule, len(owner), split):
+    if not _is_whole(found, schedule, num_stages=len(owner), split=split):
         check(schedule)  # says what is wrong
     check_devices(schedule)
     return found
 
 
 def _is_whole(
-    found: Collection[Triple], schedule: Schedule, num_stages: int, split: bool
+    found: Collection[Triple],
+    schedule: Schedule,
+    *,
+    num_stages: int,
+    split: bool,
 ) -> bool:
     """Return whether what was done is every action, each there once."""
     kinds = SPLIT_KINDS if split else WHOLE_KINDS

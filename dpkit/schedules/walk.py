@@ -63,14 +63,14 @@ def walk(
     #     device 0 is awake   0B0           all done
     found: Marks = {}
     free: list[float] = [0] * len(schedule)  # when each device is
-    places = [0] * len(schedule)  # how far each has come
+    reached = [0] * len(schedule)  # how far each has come
     sleeping: dict[Triple, list[int]] = {}  # what devices wait for
     awake = list(reversed(range(len(schedule))))
     while awake:
         device = awake.pop()
         actions = schedule[device]
-        for place in range(places[device], len(actions)):
-            action = actions[place]
+        for i in range(reached[device], len(actions)):
+            action = actions[i]
             start = free[device]
             for needed in needs(action, len(owner), split):
                 times = found.get(needed)
@@ -88,6 +88,6 @@ def walk(
                     awake += sleeping.pop(action)
                 continue
             sleeping.setdefault(needed, []).append(device)
-            places[device] = place
+            reached[device] = i
             break
     return found

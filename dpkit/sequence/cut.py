@@ -103,7 +103,9 @@ def own_part(
         tensor([[0., 1., 6., 7.]])
     """
     check_dim(x, dim)
-    chosen = positions(x.shape[dim], rank, world_size, balanced)
+    chosen = positions(
+        x.shape[dim], rank=rank, world_size=world_size, balanced=balanced
+    )
     return x.index_select(dim, chosen.to(x.device))
 
 
@@ -134,7 +136,7 @@ def join_sequence(
     joined = torch.cat(parts, dim)
     length = joined.shape[dim]
     order = [
-        positions(length, rank, len(parts), balanced)
+        positions(length, rank=rank, world_size=len(parts), balanced=balanced)
         for rank in range(len(parts))
     ]
     back = torch.cat(order).argsort()

@@ -9,8 +9,8 @@ class PassedOn:
     """A tensor on its way to the next rank, while another one arrives.
 
     Each rank of the group makes one at the same time, of a tensor of one
-    shape. On GPUs and on simulated devices the messages travel beside what is
-    computed meanwhile. A rank that is alone sends nothing.
+    shape. On GPUs and on simulated devices the messages travel while the
+    device computes. A rank that is alone sends nothing.
 
     Args:
         x: What this rank sends; it must not change until :meth:`wait`.

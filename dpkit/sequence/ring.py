@@ -190,7 +190,7 @@ def ring_attention(
             "a part with a head and a tail has an even length (length: "
             f"{query.shape[2]})"
         )
-    ring = Ring(causal, balanced, kernel, group)
+    ring = Ring(causal=causal, balanced=balanced, kernel=kernel, group=group)
     output: Tensor = RingAttention.apply(query, key, value, ring)
     return output
 

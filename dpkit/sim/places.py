@@ -40,9 +40,9 @@ class SourcePlace(NamedTuple):
 def here() -> SourcePlace:
     """Return the place of what runs now.
 
-    Left out are PyTorch, what is installed beside it, Python's own library
-    and the simulation. A package that is installed beside PyTorch counts as
-    a part of the program if its ``__init__`` says ``IS_PROGRAM = True``.
+    Left out are PyTorch, what is installed in the same folder, Python's own
+    library and the simulation. A package in that folder counts as a part of
+    the program if its ``__init__`` says ``IS_PROGRAM = True``.
     """
     frame: FrameType | None = sys._getframe(1)
     within: SourceLine | None = None

@@ -58,7 +58,7 @@ def now(device: torch.device | None = None) -> float:
 
 
 def label() -> str:
-    """Return what stands beside simulated times: the presets' names.
+    """Return what stands next to simulated times: the presets' names.
 
     Example:
         >>> with dpkit.sim.machine(accelerator="a100", link="nvlink3"):

@@ -138,31 +138,31 @@ def exercises_of(path: Path) -> list[Exercise]:
     # The first cell of code holds commands of Jupyter, which are no Python.
     cells = [c for c in cells if not c["id"].endswith("-setup")]
     return [
-        _exercise(cells, place)
-        for place, cell in enumerate(cells)
+        _exercise(cells, i)
+        for i, cell in enumerate(cells)
         if "stub" in tags_of(cell)
     ]
 
 
-def _exercise(cells: list[Cell], place: int) -> Exercise:
+def _exercise(cells: list[Cell], index: int) -> Exercise:
     """Return the exercise whose stub stands at a place among the cells."""
-    stub = source_of(cells[place])
-    box = BOX.search(_text_before(cells, place))
+    stub = source_of(cells[index])
+    box = BOX.search(_text_before(cells, index))
     if box is None:
         raise ValueError(f"a stub without an exercise (stub: {stub!r})")
     solved = next(
-        i for i in range(place, len(cells)) if "solution" in tags_of(cells[i])
+        i for i in range(index, len(cells)) if "solution" in tags_of(cells[i])
     )
     solution = source_of(cells[solved])
     between = [
         source_of(cell)
-        for cell in cells[place + 1 : solved]
+        for cell in cells[index + 1 : solved]
         if cell["cell_type"] == "code"
     ]
     helpers = needed(solution, between)
     solution = joined(filter(None, [helpers, solution]))
     given = bound_by(stub)
-    setup = needed(f"{stub}\n{solution}", _outside_solutions(cells[:place]))
+    setup = needed(f"{stub}\n{solution}", _outside_solutions(cells[:index]))
     return Exercise(
         name=last_function(stub),
         title=box["title"],
@@ -200,10 +200,10 @@ def without(code: str, names: set[str]) -> str:
     )
 
 
-def _text_before(cells: list[Cell], place: int) -> str:
+def _text_before(cells: list[Cell], index: int) -> str:
     """Return the last exercise box before a place, to the end of its cell."""
     texts = [
-        source_of(c) for c in cells[:place] if "{exercise}" in source_of(c)
+        source_of(c) for c in cells[:index] if "{exercise}" in source_of(c)
     ]
     return texts[-1][texts[-1].rindex("```{exercise}") :]
 

@@ -42,8 +42,8 @@ def grade(submission: Path, assignment: Path) -> list[Mark]:
         assignment: The file ``assignment.json`` that was made with it. It
             names the points, the seed, and the seconds for a notebook.
     """
-    told = json.loads(assignment.read_text("utf-8"))
-    lines, late = _run(submission, assignment, told["seconds"])
+    settings = json.loads(assignment.read_text("utf-8"))
+    lines, late = _run(submission, assignment, settings["seconds"])
     checked = {line["exercise"]: line for line in lines}
     return [
         Mark(
@@ -53,7 +53,7 @@ def grade(submission: Path, assignment: Path) -> list[Mark]:
             of=points,
             why=_reason(checked.get(name), late),
         )
-        for name, points in told["points"].items()
+        for name, points in settings["points"].items()
     ]
 
 

@@ -50,22 +50,22 @@ def notebook_of(
         own_numbers: The exercises whose text has the numbers of this sheet, so
             that the book's check would ask for others.
     """
-    words = INTRODUCTION.format(
+    introduction = INTRODUCTION.format(
         title=title,
         count=len(exercises),
         total=sum(points.values()),
         sheet="" if seed is None else SHEET.format(seed=seed),
     )
     imports = "from dpbook.common.checks import check"
-    cells = [_text("introduction", words), _code("imports", imports)]
+    cells = [_text("introduction", introduction), _code("imports", imports)]
     for number, exercise in enumerate(exercises, start=1):
         worth = points[exercise.name]
         cells += _question(exercise, number, worth)
         if solved:
             cells.append(_code(f"{exercise.name}-solution", exercise.solution))
             if exercise.name not in own_numbers:
-                told = wrong_ones(exercise.name)
-                cells.append(_text(f"{exercise.name}-wrong", told))
+                wrong = wrong_ones(exercise.name)
+                cells.append(_text(f"{exercise.name}-wrong", wrong))
         if exercise.name in own_numbers:
             cells.append(_text(f"{exercise.name}-check", NO_CHECK))
         else:

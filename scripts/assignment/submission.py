@@ -90,13 +90,13 @@ def why_refused(
 def main() -> None:
     """Run one notebook, and write a line for each exercise."""
     path, assignment, results = map(Path, sys.argv[1:])
-    told = json.loads(assignment.read_text("utf-8"))
+    settings = json.loads(assignment.read_text("utf-8"))
     notebook = json.loads(path.read_text("utf-8"))
-    seconds = told["seconds"] / 4
+    seconds = settings["seconds"] / 4
     all_checks()  # takes seconds once, which are not those of an exercise
     names, failed = run_cells(notebook, seconds)
-    for name in told["points"]:
-        why = why_refused(name, names, told["seed"], seconds)
+    for name in settings["points"]:
+        why = why_refused(name, names, settings["seed"], seconds)
         line = {"exercise": name, "why": why, "failed": failed}
         with results.open("a", encoding="utf-8") as file:
             file.write(f"{json.dumps(line)}\n")

@@ -32,8 +32,8 @@ class Row:
             found = ratio.spread(self.seconds)
             last = committed.last(name)
             notes = [ratio.verdict(found), f"last {last}" if last else ""]
-            told = [f"  {ratio.name}: {found}", *filter(None, notes)]
-            print("; ".join(told))
+            parts = [f"  {ratio.name}: {found}", *filter(None, notes)]
+            print("; ".join(parts))
             committed.note(name, found)
 
 

@@ -27,7 +27,7 @@ SWEEPS = 50
 SWEEP_SECONDS = 0.1
 LOOK_SECONDS = 5.0  # how often the processes are asked what they have used
 # What only waits may look now and then whether it has to wait longer. What
-# computes gets more than this, even beside thirty others on two cores.
+# computes gets more than this, even with thirty others on two cores.
 IDLE_SHARE = 0.01
 
 
@@ -58,7 +58,7 @@ class Ended:
 
 
 def run(
-    words: Sequence[str],
+    command: Sequence[str],
     log: Path,
     limit: float | CpuLimit,
     mark: str,
@@ -68,7 +68,7 @@ def run(
     """Run a program within a limit; write what it says.
 
     Args:
-        words: The program and what it is given.
+        command: The program and what it is given.
         log: Where to write its output and errors.
         limit: Seconds, or a limit of the cores' time. At its end the program
             is interrupted, and soon killed.
@@ -80,7 +80,7 @@ def run(
     start = time.monotonic()
     with log.open("wb") as file:
         process = subprocess.Popen(
-            words,
+            command,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,

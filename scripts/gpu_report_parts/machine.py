@@ -9,13 +9,13 @@ from dpkit.__main__ import main
 from dpkit.accelerator import real_devices
 
 
-def ask_the_driver(*words: str) -> None:
+def ask_the_driver(*arguments: str) -> None:
     """Print what nvidia-smi says, if it is there."""
     if not shutil.which("nvidia-smi"):
         print("no nvidia-smi on the PATH")
         return
     done = subprocess.run(
-        ["nvidia-smi", *words], capture_output=True, text=True, timeout=20
+        ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=20
     )
     print(done.stdout + done.stderr)
 

@@ -25,15 +25,15 @@ class Part:
 
     Attributes:
         name: What it is called.
-        words: The program and what it is given.
+        command: The program and what it is given.
         limit: The seconds that it may take.
         num_gpus: How many GPUs it needs.
-        alone: Whether nothing may run beside it.
+        alone: Whether nothing may run at the same time.
         results: The files that it writes.
     """
 
     name: str
-    words: tuple[str, ...]
+    command: tuple[str, ...]
     limit: float
     num_gpus: int = 1
     alone: bool = True
@@ -75,33 +75,33 @@ def plan(folder: Path, num_gpus: int, stand_in: int = 0) -> list[Part]:
     return [replace(part, limit=slower * part.limit) for part in parts]
 
 
-def seeing(stand_in: int, words: str, *others: str) -> tuple[str, ...]:
+def seeing(stand_in: int, program: str, *arguments: str) -> tuple[str, ...]:
     """Return a program of dpkit's, which asks for the GPUs of this machine."""
     replaced = ("-m", f"{PARTS}.stand_in", str(stand_in)) if stand_in else ()
-    return (*PYTHON, *replaced, *words.split(), *others)
+    return (*PYTHON, *replaced, *program.split(), *arguments)
 
 
 def _calibrate(file: Path, stand_in: int) -> Part:
     # What is far off is written too: of a GPU it is news.
     options = f"--force --device {'cpu' if stand_in else 'cuda:0'} --output"
-    words = seeing(stand_in, f"-m dpkit calibrate {options}", str(file))
-    return Part("calibrate", words, 90, results=(file,))
+    command = seeing(stand_in, f"-m dpkit calibrate {options}", str(file))
+    return Part("calibrate", command, 90, results=(file,))
 
 
 def _record(name: str, limit: float, folder: Path) -> Part:
     # Whole models are too large to be rehearsed on a CPU.
     file = folder / f"{name}.json"
-    words = seeing(0, f"scripts/record.py {name}", str(file))
-    return Part(name, words, limit, results=(file,))
+    command = seeing(0, f"scripts/record.py {name}", str(file))
+    return Part(name, command, limit, results=(file,))
 
 
 def _resident(file: Path, stand_in: int) -> Part:
     script = "scripts/record.py resident"
     epochs = ("2",) if stand_in else ()  # of which each takes long
-    words = seeing(stand_in, script, str(file), *epochs)
-    return Part("resident", words, 40, results=(file,))
+    command = seeing(stand_in, script, str(file), *epochs)
+    return Part("resident", command, 40, results=(file,))
 
 
 def _chapter(path: Path) -> Part:
-    words = (*PYTHON, *PYTEST, *NBVAL, str(path))
-    return Part(f"chapter-{path.stem}", words, 300, alone=False)
+    command = (*PYTHON, *PYTEST, *NBVAL, str(path))
+    return Part(f"chapter-{path.stem}", command, 300, alone=False)

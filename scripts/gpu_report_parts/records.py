@@ -1,4 +1,4 @@
-"""What parts have done: kept beside the report, so that a call can go on."""
+"""What parts have done: kept next to the report, so that a call can go on."""
 
 import hashlib
 import json

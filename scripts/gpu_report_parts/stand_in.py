@@ -30,10 +30,10 @@ def stand_in(count: int) -> None:
             vars(module)["real_devices"] = found
 
 
-def main(count: str, *words: str) -> None:
-    """Run the program that the words say, as Python does."""
+def main(count: str, *arguments: str) -> None:
+    """Run the program that the arguments name, as Python does."""
     stand_in(int(count))
-    first, *others = words
+    first, *others = arguments
     if first == "-m":
         name, *others = others
         sys.argv = [name, *others]

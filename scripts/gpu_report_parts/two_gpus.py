@@ -74,7 +74,7 @@ def show_steps(nets: dict[str, nn.Module], devices: Devices) -> None:
 
 
 def data_parallel(devices: Devices) -> None:
-    """DataParallel beside nn.DataParallel."""
+    """Compare DataParallel with nn.DataParallel."""
     first = devices[0]
     norm = first.type == "cuda"  # else PyTorch's splits nothing
     ours, theirs = (
@@ -92,7 +92,7 @@ def data_parallel(devices: Devices) -> None:
 
 
 def wrapper(devices: Devices) -> None:
-    """DataParallel on two GPUs beside one."""
+    """Compare DataParallel on two GPUs with one GPU."""
     first = devices[0]
     alone = trained(small_net(norm=False).to(first), first)
     net = dpkit.DataParallel(small_net(norm=False).to(first), devices)
@@ -105,7 +105,7 @@ def wrapper(devices: Devices) -> None:
 
 
 def evaluation(devices: Devices) -> None:
-    """Accuracy on two GPUs beside one, of wrappers too."""
+    """Compare accuracy on two GPUs with that on one, of wrappers too."""
     first = devices[0]
     batches = [batch(seed) for seed in range(4)]
     net = small_net().to(first)
@@ -157,7 +157,7 @@ def collectives(devices: Devices) -> None:
 
 
 def ddp(devices: Devices) -> None:
-    """DistributedDataParallel by hand beside PyTorch's, over NCCL."""
+    """Compare DistributedDataParallel by hand with PyTorch's, over NCCL."""
     print(f"two processes, {two_ranks.backend(devices)}")
     for ours, theirs in launch(devices, two_ranks.numbers):
         compare("by hand and PyTorch's", ours, theirs)

@@ -72,10 +72,12 @@ def use_everything():
 
 def library():
     """Return name -> source of the library's modules that are imported."""
-    place = next(path for path in sys.path if path.endswith(".zip"))
+    archive = next(path for path in sys.path if path.endswith(".zip"))
     modules = [getattr(m, "__file__", None) for m in sys.modules.values()]
-    used = [f[len(place) + 1 :] for f in modules if f and f.startswith(place)]
-    with zipfile.ZipFile(place) as whole:
+    used = [
+        f[len(archive) + 1 :] for f in modules if f and f.startswith(archive)
+    ]
+    with zipfile.ZipFile(archive) as whole:
         return {name: whole.read(name) for name in used}
 
 

@@ -31,9 +31,9 @@ class Genotype(NamedTuple):
 
 def _genotype(text: str, joined: tuple[int, ...]) -> Genotype:
     """Read a genotype: a line for each sum, such as "0 1x1 + 1 none"."""
-    words = text.replace("+", " ").split()
-    sources = map(int, words[::2])
-    return Genotype(tuple(zip(sources, words[1::2])), joined)
+    parts = text.replace("+", " ").split()
+    sources = map(int, parts[::2])
+    return Genotype(tuple(zip(sources, parts[1::2])), joined)
 
 
 NORMAL = _genotype(

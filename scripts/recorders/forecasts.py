@@ -53,7 +53,7 @@ def main(folder: str, *names: str) -> None:
 
 
 def compared(forecast: Forecast, runner: Runner) -> dict[str, Any]:
-    """Run a script, and return its forecast beside what was published."""
+    """Run a script, and return its forecast and what was published."""
     script, published = forecast.script, forecast.published
     run = runner.record(script)
     row = {

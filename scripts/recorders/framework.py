@@ -46,8 +46,8 @@ class BareCalls(TorchFunctionMode):
         kwargs = kwargs or {}
         alone = tree_map_only(Tensor, Tensor.detach, (args, kwargs))
         out = func(*args, **kwargs)
-        asks = isinstance(out, (torch.Size, int))  # a shape, a number of them
-        if not asks and func.__name__ != "__get__":  # x.dtype and the like
+        is_fact = isinstance(out, (torch.Size, int))  # a shape or a number
+        if not is_fact and func.__name__ != "__get__":  # x.dtype and the like
             self.calls.append((func, *alone))
         return out
 

@@ -53,7 +53,7 @@ def main() -> None:
     store(RECORD, record)
 
 
-def peaks(words: list[str]) -> list[int]:
+def peaks(arguments: list[str]) -> list[int]:
     """Run a program that prints peaks, and return them.
 
     Raises:
@@ -61,7 +61,7 @@ def peaks(words: list[str]) -> list[int]:
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, *arguments],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     (line,) = [x for x in run.stdout.splitlines() if '"peaks"' in x]

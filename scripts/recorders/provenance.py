@@ -50,9 +50,9 @@ def provenance(command: str = "make reproduce") -> dict[str, Any]:
     }
 
 
-def git(*words: str) -> str:
+def git(*arguments: str) -> str:
     """Return what git prints, or nothing without it or a repository."""
-    return output("git", *words)
+    return output("git", *arguments)
 
 
 def driver() -> str:
@@ -62,10 +62,10 @@ def driver() -> str:
     return lines[0] if lines else ""
 
 
-def output(*words: str) -> str:
+def output(*command: str) -> str:
     """Return what a program prints, or nothing where it is not installed."""
     try:
-        run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     except FileNotFoundError:
         return ""
     return "" if run.returncode else run.stdout.strip()

@@ -40,8 +40,8 @@ def main(folder: str, *names: str) -> None:
             continue
         row = runner.record(script) | {"ran_by": _version(facts)}
         rows[script.name] = row
-        told = row["failed"] or f"step {row['step']}, peak {row['peak']}"
-        print(script.name, told, row.get("compared", ""), flush=True)
+        outcome = row["failed"] or f"step {row['step']}, peak {row['peak']}"
+        print(script.name, outcome, row.get("compared", ""), flush=True)
         listed = [rows[s.name] for s in scripts if s.name in rows]
         store(RECORD, {"provenance": facts, "scripts": listed})
 

@@ -57,7 +57,7 @@ def simulated_seconds(
 
 
 def main() -> None:
-    """Simulate all, and write seconds beside the sizes."""
+    """Simulate all, and write the sizes and the seconds."""
     rows = []
     for point in tqdm(list(points()), "split steps"):
         for way in WAYS:

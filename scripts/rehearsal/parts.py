@@ -42,13 +42,13 @@ class Part:
 
     Attributes:
         name: What it is called.
-        words: The program and its arguments.
+        command: The program and its arguments.
         num_gpus: How many GPUs it sees; 0: it runs without the double.
         limit: The seconds of a core that it may take.
     """
 
     name: str
-    words: tuple[str, ...]
+    command: tuple[str, ...]
     num_gpus: int
     limit: float = 900.0
 
@@ -85,15 +85,16 @@ def whole_rehearsal(num_gpus: int, folder: Path) -> list[Part]:
     ]
 
 
-def python(name: str, num_gpus: int, *words: str) -> Part:
+def python(name: str, num_gpus: int, *arguments: str) -> Part:
     """Return a program of Python."""
-    return Part(name, (sys.executable, *words), num_gpus)
+    return Part(name, (sys.executable, *arguments), num_gpus)
 
 
 def chapter(name: str, num_gpus: int) -> Part:
     """Return a chapter, whose cells are compared with the stored ones."""
-    words = (*PYTEST, "-p", "rehearsal.printed", *NBVAL, f"book/{name}.ipynb")
-    return Part(f"{name} on {num_gpus}", words, num_gpus)
+    notebook = f"book/{name}.ipynb"
+    command = (*PYTEST, "-p", "rehearsal.printed", *NBVAL, notebook)
+    return Part(f"{name} on {num_gpus}", command, num_gpus)
 
 
 def graders() -> Part:
@@ -103,14 +104,14 @@ def graders() -> Part:
 
 def calibrate(file: Path, num_gpus: int) -> Part:
     """Return the measurement of a GPU, of small things."""
-    words = f"-m rehearsal.calibrate --device cuda:0 --force --output {file}"
-    return python("calibrate", num_gpus, *shlex.split(words))
+    command = f"-m rehearsal.calibrate --device cuda:0 --force --output {file}"
+    return python("calibrate", num_gpus, *shlex.split(command))
 
 
 def report(folder: Path, num_gpus: int) -> Part:
     """Return the report of a GPU; it has time for its first parts alone."""
-    words = f"-m rehearsal.report --limit 120 --folder {folder}"
-    return python("gpu-report", num_gpus, *shlex.split(words))
+    command = f"-m rehearsal.report --limit 120 --folder {folder}"
+    return python("gpu-report", num_gpus, *shlex.split(command))
 
 
 def jobs(num_gpus: int) -> list[Part]:

@@ -1,10 +1,10 @@
 """Compare what cells print on GPUs with their stored outputs.
 
-A plugin of pytest, beside nbval: ``-p rehearsal.printed``. The stored outputs
-are those of simulated devices. On GPUs three things differ by right, and are
-masked on both sides: the kind of a device (its number is compared), seconds of
-the wall clock, and which clock it was. All else that a cell prints is a claim
-of the page, which has to hold on GPUs too.
+A plugin of pytest, used with nbval: ``-p rehearsal.printed``. The stored
+outputs are those of simulated devices. On GPUs three things differ by right,
+and are masked on both sides: the kind of a device (its number is compared),
+seconds of the wall clock, and which clock it was. All else that a cell prints
+is a claim of the page, which has to hold on GPUs too.
 
 ``exempt.toml`` lists the cells for which this is not enough, with the reason::
 

@@ -26,4 +26,4 @@ if __name__ == "__main__":
     for part in plan(folder, len(gpus)):
         if part.name in (*SHORT, *PAIRS) and part.num_gpus <= len(gpus):
             print(f"{part.name} …", flush=True)
-            subprocess.run(part.words, check=True, cwd=ROOT)
+            subprocess.run(part.command, check=True, cwd=ROOT)

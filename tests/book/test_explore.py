@@ -246,7 +246,7 @@ def test_more_ranks_than_are_drawn_are_told():
 
 
 def squares(n, more, before=None):
-    was = f", was {before.settings['n']} ({before.words})" if before else ""
+    was = f", was {before.settings['n']} ({before.changes})" if before else ""
     return Shown(sentence=f"{n * n + more}{was}")
 
 

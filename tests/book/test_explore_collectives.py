@@ -69,5 +69,5 @@ def test_axes_have_round_ends():
     assert decades(1, 1000) == [1, 10, 100, 1000]
     assert even(4) == [0, 1, 2, 3, 4]
     assert even(0.11) == pytest.approx([0, 0.05, 0.1, 0.15])
-    assert Axis("x", str, (0, 4), False).place(1, 10, 50) == 20
-    assert Axis("x", str, (1, 100)).place(10, 10, 50) == pytest.approx(30)
+    assert Axis("x", str, (0, 4), False).position(1, 10, 50) == 20
+    assert Axis("x", str, (1, 100)).position(10, 10, 50) == pytest.approx(30)

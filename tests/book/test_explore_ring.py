@@ -51,7 +51,7 @@ def test_pairs_are_those_of_the_ring(k, balanced):
     for rank, found in enumerate(dpkit.sim.launch(pairs_of_ring, k, balanced)):
         assert pieces_of(rank, k, balanced) == pieces(rank, k, balanced)
         for step, pairs in enumerate(found):
-            assert pairs == list(meetings(rank, step, k, balanced))
+            assert pairs == list(meetings(rank, step, k=k, balanced=balanced))
 
 
 @BOTH
@@ -60,7 +60,7 @@ def test_each_pair_that_is_seen_is_computed_once(k, balanced):
     found = [
         pair[:2]
         for rank, step in product(range(k), repeat=2)
-        for pair in meetings(rank, step, k, balanced)
+        for pair in meetings(rank, step, k=k, balanced=balanced)
     ]
     num = 2 * k if balanced else k
     assert sorted(found) == [(q, j) for q in range(num) for j in range(q + 1)]
@@ -71,7 +71,7 @@ def test_each_pair_that_is_seen_is_computed_once(k, balanced):
 def test_shares_and_times_are_those_of_the_formulas(k, balanced):
     """Of what a device computes without a mask, twice what it takes alone."""
     alone = 3.0
-    steps = ring_steps(k, balanced, alone, hop=0.1)
+    steps = ring_steps(k, balanced=balanced, alone=alone, hop=0.1)
     for r in range(k):
         expected = 1 / (2 * k) if balanced else (r + 1 / 2) / k**2
         part, whole = share(r, k, balanced)
@@ -97,7 +97,9 @@ def test_ranks_end_when_they_do_on_the_clock(balanced, k, tokens, link):
     way = "balanced ring" if balanced else "ring"
     run = attention_run(way, k * tokens, k, link=link)
     hop = hop_seconds(tokens, link)
-    steps = ring_steps(k, balanced, alone_seconds(k * tokens), hop)
+    steps = ring_steps(
+        k, balanced=balanced, alone=alone_seconds(k * tokens), hop=hop
+    )
     merging = max(map(run.others, range(k)))
     for step in steps[-k:]:
         on_clock = run.forward[step.rank]
@@ -130,7 +132,10 @@ def test_few_tokens_wait_for_messages():
     few = {"layout": BALANCED, "tokens": 8192, "link": "infiniband200"}
     shown = RING.ask(**few)
     steps = ring_steps(
-        4, True, alone_seconds(4 * 8192), hop_seconds(8192, "infiniband200")
+        4,
+        balanced=True,
+        alone=alone_seconds(4 * 8192),
+        hop=hop_seconds(8192, "infiniband200"),
     )
     busy = sum(s.end - s.start for s in steps if s.rank == 3)
     waits = max(s.end for s in steps) - busy
@@ -151,7 +156,8 @@ def test_the_squares_of_a_step_are_marked(layout):
         ).pictures
         balanced = layout == BALANCED
         count = sum(
-            len(list(meetings(rank, step, 3, balanced))) for rank in range(3)
+            len(list(meetings(rank, step, k=3, balanced=balanced)))
+            for rank in range(3)
         )
         assert picture.svg.count(f": step {step}</title>") == count
         # One more of each stands in the legend.

@@ -157,7 +157,14 @@ def test_both_schedules_wait_for_as_long_on_each_device():
 def test_a_block_without_cells_is_not_drawn():
     columns = [Column("has", 80, 40), Column("not", 140, 40)]
     devices = [Device("a", 0, [named(["5"], 0), []])]
-    picture = draw_moment("t", "w", columns, devices, [], "Words.")
+    picture = draw_moment(
+        "t",
+        "w",
+        columns=columns,
+        devices=devices,
+        sent=[],
+        description="Words.",
+    )
     assert picture.svg.count("stroke-dasharray") == 1
     assert "5" in words_of(picture)
     assert grid(["#."], 1)[0][1].home is None

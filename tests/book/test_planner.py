@@ -447,8 +447,8 @@ def test_each_block_goes_round_the_ring_by_itself():
         )
     )
     assert CASE.seconds(layout).gradients == pytest.approx(seconds)
-    whole = CASE._sum("allgather", 16, 1, 2 * 8 * block)
-    assert whole < 8 * CASE._sum("allgather", 16, 1, 2 * block)
+    whole = CASE._sum("allgather", ranks=16, stride=1, n=2 * 8 * block)
+    assert whole < 8 * CASE._sum("allgather", ranks=16, stride=1, n=2 * block)
 
 
 def test_below_stage_2_gradients_are_one_message():

@@ -167,15 +167,15 @@ def test_an_all_to_all_sends_what_each_port_has_to(p):
     link = nodes.link
     rate = link.bytes_per_second * link.achieved * link.library_share
     expected = n * (p - 1) / p / rate
-    found = all_to_all_seconds(p, 1, n, nodes)
+    found = all_to_all_seconds(p=p, stride=1, n=n, cluster=nodes)
     assert found == pytest.approx(expected, rel=0.02)
     # One of each node: by their ports to other nodes alone.
     net = nodes.network
     rate = net.bytes_per_second * net.achieved * net.library_share
     expected = n * (p - 1) / p / rate
-    found = all_to_all_seconds(p, 8, n, nodes)
+    found = all_to_all_seconds(p=p, stride=8, n=n, cluster=nodes)
     assert found == pytest.approx(expected, rel=0.02)
-    assert all_to_all_seconds(1, 1, n, nodes) == 0.0
+    assert all_to_all_seconds(p=1, stride=1, n=n, cluster=nodes) == 0.0
 
 
 def test_a_layer_keeps_what_autograd_saves():
@@ -226,7 +226,9 @@ def test_the_worked_example_of_rows_is_computed():
         layout = Layout(64, 2, expert=e, expert_tensor=u)
         counts = layer_counts(MIXTRAL, layout)
         assert counts.sent_rows == pytest.approx(50e6, rel=0.01)
-        alone = all_to_all_seconds(e, u, counts.sent_rows, ON_128.cluster)
+        alone = all_to_all_seconds(
+            p=e, stride=u, n=counts.sent_rows, cluster=ON_128.cluster
+        )
         link = ON_128.cluster.link
         rate = link.bytes_per_second * link.achieved * link.library_share
         passing = (1 - stays) * counts.sent_rows / rate
@@ -310,7 +312,7 @@ def test_a_layer_of_experts_has_half_of_the_sums():
         layer_counts(model, layout) for model in (MIXTRAL, dense)
     )
     assert with_experts.num_sums * 2 == without.num_sums
-    assert with_experts.beside == without.beside[:1]
+    assert with_experts.hiding_flops == without.hiding_flops[:1]
 
 
 def test_what_nothing_divides_is_counted_once():

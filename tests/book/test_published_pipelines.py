@@ -94,7 +94,10 @@ def test_without_work_ahead_it_is_the_replay_of_dpkit(make, n, m):
     durations = {a: random.randint(1, 9) for row in schedule for a in row}
     hop = random.randint(0, 5)
     found = replayed_seconds(
-        schedule, durations.__getitem__, lambda _: hop, lambda _: 0.0
+        schedule,
+        seconds=durations.__getitem__,
+        hop_seconds=lambda _: hop,
+        ahead_seconds=lambda _: 0.0,
     )
     ends = replay.times(schedule, durations.__getitem__, hop)
     assert found == max(end for _, end in ends.values())

@@ -14,11 +14,13 @@ def test_it_agrees_with_numpy():
         scale = np.sqrt(weights)
         rows = np.stack([us, vs], axis=1) * scale[:, None]
         wanted = np.linalg.lstsq(rows, totals * scale, rcond=None)[0]
-        assert fit_two(us, vs, totals, weights) == pytest.approx(wanted)
+        assert fit_two(
+            us, vs, totals=totals, weights=weights
+        ) == pytest.approx(wanted)
 
 
 def test_measurements_that_cannot_tell_two_numbers_apart():
     with pytest.raises(ZeroDivisionError):
-        fit_two([1, 2, 3], [2, 4, 6], [1, 1, 1])
+        fit_two([1, 2, 3], [2, 4, 6], totals=[1, 1, 1])
     with pytest.raises(ValueError, match="argument 2 is shorter"):
-        fit_two([1, 1], [1], [1, 1])
+        fit_two([1, 1], [1], totals=[1, 1])

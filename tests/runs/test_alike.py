@@ -141,7 +141,7 @@ def scatter(x, part, parts):
 
 def is_root():
     """Tell what a program may not ask."""
-    return dist.distributed_c10d._get_default_group()._place == 0
+    return dist.distributed_c10d._get_default_group()._group_rank == 0
 
 
 # What sends 3 numbers for each rank, or takes them: all in one, of one rank,

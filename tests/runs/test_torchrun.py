@@ -10,7 +10,7 @@ import torch
 
 from dpkit import sim
 from dpkit.runs.forked.running import RankError
-from dpkit.runs.torchrun.failures import failure_of, told_once
+from dpkit.runs.torchrun.failures import failure_of, run_failure
 from dpkit.runs.torchrun.held import FEW_LINES, HeldMemory
 from dpkit.sim.timeline.chrome import read_trace
 from tests.runs import running_scripts
@@ -608,7 +608,7 @@ def test_one_error_of_several_ranks_is_told_once():
     """It may differ in numbers; another is told besides."""
     other = failure_of(ValueError("another"))
     failures = {1: failed_on(1, 5), 0: other, 2: failed_on(2, 7)}
-    told = told_once(failures, RankError("rank 1 failed (shapes)", []))
+    told = run_failure(failures, RankError("rank 1 failed (shapes)", []))
     assert "ValueError: another" in told.tracebacks
     head, *frames = told.tracebacks[-1].splitlines()
     assert head == "Traceback (most recent call last, ranks 1, 2):"

@@ -26,14 +26,14 @@ class Asked(NamedTuple):
 Draw = Callable[[Random], Asked]
 
 
-def listed(words: list[str]) -> str:
+def listed(items: list[str]) -> str:
     """Join some words as a sentence does.
 
     Example:
         >>> listed(["1", "2", "3"])
         '1, 2 and 3'
     """
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def passes(check: Callable[[Answer], None], answer: object) -> bool:

@@ -53,12 +53,12 @@ def _draw(random: Random) -> Asked:
     ]
     gradients = gradients._replace(most_ms=ceil(10 * min(ends)) / 10)
     check = partial(check_cut_buckets, gradients=gradients)
-    words = listed([str(size) for size in sizes])
+    listed_sizes = listed([str(size) for size in sizes])
     start, more = gradients.ms_to_start, gradients.ms_for_a_megabyte
     most = gradients.most_megabytes
     return Asked(
         phrases={
-            "8, 8, 4, 4, 4, 2, 2, 2, 1 and 1 MB": f"{words} MB",
+            "8, 8, 4, 4, 4, 2, 2, 2, 1 and 1 MB": f"{listed_sizes} MB",
             "takes 0.5 ms, and another 0.2 ms": (
                 f"takes {start} ms, and another {more} ms"
             ),

@@ -107,10 +107,10 @@ def draw_gathering_order(random: Random) -> Asked:
         keys: list[object] = [o for o in orders(6) if passes(check, o)]
         if least < now and len(keys) <= 4:
             break
-    words = listed([str(size) for size in sizes])
+    listed_sizes = listed([str(size) for size in sizes])
     return Asked(
         phrases={
-            "20, 20, 20, 80, 40 and 20 MB": f"{words} MB",
+            "20, 20, 20, 80, 40 and 20 MB": f"{listed_sizes} MB",
             "takes 23 ms, and at most 120 MB": (
                 f"takes {now:g} ms, and at most {most} MB"
             ),

@@ -105,7 +105,7 @@ class Ticks:
     """
 
     def __init__(
-        self, work: int, gather: int, scatter: int, late: int | None = None
+        self, work: int, *, gather: int, scatter: int, late: int | None = None
     ) -> None:
         self.rows: dict[str, dict[int, str]] = {
             name: {} for name in ("computes", "gathers", "scatters")
@@ -169,8 +169,8 @@ def draw_read_backward(random: Random) -> Asked:
     gather = random.randint(1, work)
     scatter = random.randint(1, 5)
     late = random.choice((0, 1, 2))
-    ticks = Ticks(work, gather, scatter, late)
-    on_time = Ticks(work, gather, scatter)
+    ticks = Ticks(work, gather=gather, scatter=scatter, late=late)
+    on_time = Ticks(work, gather=gather, scatter=scatter)
     right = Read(late, ticks.most_whole(), ticks.end - on_time.end)
     return Asked(
         phrases={

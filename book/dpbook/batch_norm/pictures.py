@@ -42,7 +42,8 @@ def draw_sums() -> Panels:
         "One mean of seven losses",
         lanes,
         [Arrow((rank, 1), (0, 2)) for rank in (1, 2)],
-        "Each device has the sum and the count of its losses. Devices 1 and 2 "
-        f"send theirs to device 0, which divides once: {total} / {count}.",
+        description="Each device has the sum and the count of its losses. "
+        "Devices 1 and 2 send theirs to device 0, which divides once: "
+        f"{total} / {count}.",
     )
     return Panels([drawn], in_a_row=1, width=24)

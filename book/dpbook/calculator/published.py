@@ -1,4 +1,4 @@
-"""The calculator's times beside those of steps that others have timed."""
+"""The calculator's times, compared with steps that others have timed."""
 
 import json
 import math

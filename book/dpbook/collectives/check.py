@@ -24,9 +24,9 @@ def check_clip_shards(answer: Answer) -> None:
             found = torch.cat([shard.cpu() for shard in given])
             clipped = min(1.0, max_norm / norm) * whole
             case = f"{length} values of norm {norm:.2f} on {k} devices"
-            words = f"the shards have norm {float(found.norm()):.2f}"
+            why = f"the shards have norm {float(found.norm()):.2f}"
             right = bool(torch.allclose(found, clipped, rtol=1e-5))
-            require(right, f"{case}, at most {max_norm:.2f}: {words}")
+            require(right, f"{case}, at most {max_norm:.2f}: {why}")
             # Little more than a value of 8 bytes to and from each rank.
             most = max(traffic.sent.values(), default=0)
             require_sent(most, 2 * 8 * k, f"a device of {k}")

@@ -28,8 +28,8 @@ def plot_ports(sent: Mapping[str, Sequence[float]], bound: float) -> Picture:
             left = (i - (len(sent) - 1) / 2) * width
             places = [rank + left for rank in range(len(values))]
             ax.bar(places, values, width, color=COLOURS[i], label=name)
-        words = "lower bound of the average"
-        ax.axhline(bound, color=INK, linestyle="--", label=words)
+        label = "lower bound of the average"
+        ax.axhline(bound, color=INK, linestyle="--", label=label)
         ax.set_xticks(range(len(next(iter(sent.values())))))
         ax.yaxis.set_major_formatter(lambda value, _: show_bytes(int(value)))
         ax.grid(visible=False, axis="x")

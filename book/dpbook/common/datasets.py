@@ -118,16 +118,16 @@ def _load_full_set() -> tuple[Labelled, Labelled]:
     root = Path(os.environ.get("DPKIT_DATA") or f"{cache}/dpkit").expanduser()
     if root.exists() and not root.is_dir():
         raise NotADirectoryError(f"DPKIT_DATA is not a folder (path: {root})")
-    places = [root / _RAW, root, _DEBIAN_FOLDER]
-    for place in places:
-        if any(_find(place, name) for name in _FILES):
-            return _read_set(place, _FULL_SHA256, _ADVICE)
+    folders = [root / _RAW, root, _DEBIAN_FOLDER]
+    for folder in folders:
+        if any(_find(folder, name) for name in _FILES):
+            return _read_set(folder, _FULL_SHA256, _ADVICE)
     try:
         return _download(root / _RAW)
     except Exception as error:  # of many kinds; each is named and chained
         raise FileNotFoundError(
             "no Fashion-MNIST here, and the download failed (looked in: "
-            f"{', '.join(map(str, places))}; download: "
+            f"{', '.join(map(str, folders))}; download: "
             f"{' '.join(str(error).split())})\nset DPKIT_DATA to a folder "
             "with the four idx files, or install Debian's package "
             "dataset-fashion-mnist, or work in a clone of the repository, "
@@ -135,22 +135,22 @@ def _load_full_set() -> tuple[Labelled, Labelled]:
         ) from error
 
 
-def _find(place: Traversable, name: str) -> Traversable | None:
+def _find(folder: Traversable, name: str) -> Traversable | None:
     """Return the file of that name in a place, unpacked or as .gz."""
-    files = [place / name, place / f"{name}.gz"]
+    files = [folder / name, folder / f"{name}.gz"]
     return next((file for file in files if file.is_file()), None)
 
 
 def _read_set(
-    place: Traversable, checksums: Sequence[str | None], advice: str
+    folder: Traversable, checksums: Sequence[str | None], advice: str
 ) -> tuple[Labelled, Labelled]:
     """Read the training set and the test set from the files in a place."""
     contents = []
     for name, sha256 in zip(_FILES, checksums, strict=True):
-        file = _find(place, name)
+        file = _find(folder, name)
         if file is None:
             raise FileNotFoundError(
-                f"incomplete Fashion-MNIST (missing: {place / name} or "
+                f"incomplete Fashion-MNIST (missing: {folder / name} or "
                 f"{name}.gz)\n{advice}"
             )
         contents.append(_read_file(file, sha256, advice))

@@ -1,4 +1,4 @@
-"""Our engines beside PyTorch's own: the same step, on the same devices.
+"""Our engines and PyTorch's own, compared: the same step, on the same devices.
 
 Both are simulated, so that their timelines can be laid side by side. What
 PyTorch's engine issues more, or less, is counted by name.

@@ -21,9 +21,9 @@ def main() -> None:
     """Run a program in ranks on this machine.
 
     The command line has the number of ranks, a folder for logs, and the
-    words that ``run_program`` takes.
+    command that ``run_program`` takes.
     """
-    num_processes, logs, *words = sys.argv[1:]
+    num_processes, logs, *command = sys.argv[1:]
     assert isinstance(sys.stdout, TextIOWrapper)
     # Whole lines, or those of two ranks would be mixed.
     sys.stdout.reconfigure(line_buffering=True, write_through=False)
@@ -38,21 +38,21 @@ def main() -> None:
         max_restarts=0,
         start_method="fork",
     )
-    elastic_launch(config, run_program)(*words)
+    elastic_launch(config, run_program)(*command)
 
 
-def run_program(*words: str) -> None:
-    """Run a program in this process, as ``python words`` would.
+def run_program(*command: str) -> None:
+    """Run a program in this process, as Python would with a command line.
 
     Args:
-        words: A file of Python, or ``-m`` and a module; then its arguments.
+        command: A file of Python, or ``-m`` and a module; then its arguments.
     """
     # A new Python has none of the agent's own answers to signals.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    is_module = words[0] == "-m"
-    program, *arguments = words[1:] if is_module else words
+    is_module = command[0] == "-m"
+    program, *arguments = command[1:] if is_module else command
     sys.argv[:] = [program, *arguments]
     try:
         if is_module:

@@ -26,15 +26,15 @@ from dpkit.sim.timeline.drawing import (
 
 WIDTH = 390.0  # of a picture, in pixels
 EDGE = 8.0  # between the blocks and the edges of the lane
-LINE = 15.0  # from one line of words to the next
+LINE = 15.0  # from one line of a label to the next
 BOLD_LETTER = 8.0  # the width to leave for a letter of a name
 
 
 @dataclass(frozen=True)
 class Block:
-    """What a lane has or does: words, and the columns that they take."""
+    """What a lane has or does, in a word or two, and the columns it takes."""
 
-    words: str  # in lines
+    label: str  # in lines
     start: float  # the first column, from 0
     length: float = 1  # in columns
     is_idle: bool = False  # drawn with dashes: it waits
@@ -55,23 +55,23 @@ class Arrow:
 
     source: tuple[int, float]
     target: tuple[int, float]
-    words: str = ""  # beside an upright arrow
+    label: str = ""  # next to an upright arrow
     both: bool = False  # whether it has two heads
 
 
-def device(rank: int, *words: str, name: str = "device") -> Lane:
+def device(rank: int, *labels: str, name: str = "device") -> Lane:
     """Return the lane of a device, with a block in each column.
 
     Args:
         rank: Its number, which gives it its colour.
-        words: What stands in column 0, 1 and so on; "" leaves it empty.
+        labels: What stands in column 0, 1 and so on; "" leaves it empty.
         name: What stands before its number.
 
     Example:
         >>> [block.start for block in device(0, "images", "", "sum").blocks]
         [0, 2]
     """
-    blocks = [Block(word, at) for at, word in enumerate(words) if word]
+    blocks = [Block(label, at) for at, label in enumerate(labels) if label]
     return Lane(f"{name} {rank}", blocks, COLOURS[rank % len(COLOURS)])
 
 
@@ -107,7 +107,8 @@ def draw_lanes(
     name: str,
     lanes: Sequence[Lane],
     sent: Sequence[Arrow] = (),
-    words: str = "",
+    *,
+    description: str = "",
     cut: str = "",
     width: float = WIDTH,
     num_columns: float = 0,
@@ -120,7 +121,7 @@ def draw_lanes(
         sent: The arrows. One within a column is upright, from lane to lane;
             any other leads from the end of a block to the beginning of
             another.
-        words: What the picture shows, for those who do not see it.
+        description: What the picture shows, for those who do not see it.
         cut: More words below the name.
         width: In pixels. Letters have 12.5, so on a telephone, which has 356
             pixels for a picture, those of 390 have eleven.
@@ -128,7 +129,8 @@ def draw_lanes(
 
     Example:
         >>> lanes = device(0, "x", "h"), device(1, "", "h")
-        >>> draw_lanes("A cut", lanes, [Arrow((0, 1), (1, 1))], "h is sent.")
+        >>> draw_lanes("A cut", lanes, [Arrow((0, 1), (1, 1))],
+        ...            description="h is sent.")
         <drawing: A cut. h is sent.>
     """
     places = _places(lanes, sent, width, num_columns, top=42 if cut else 26)
@@ -138,7 +140,7 @@ def draw_lanes(
     for one in sent:
         parts += _sent(one, places)
     height = places.below(len(lanes) - 1) + 2
-    return panel(parts, width, height, f"{name}. {words}")
+    return panel(parts, width, height, f"{name}. {description}")
 
 
 def _places(
@@ -154,16 +156,16 @@ def _places(
     longest = max(len(line) for name in names for line in name.split("\n"))
     first = EDGE + BOLD_LETTER * longest + 6
     ends = [block.start + block.length for block in blocks]
-    words = [*names, *(block.words for block in blocks)]
-    lines = max(len(some.split("\n")) for some in words)
-    has_words = any(one.words for one in sent)
+    texts = [*names, *(block.label for block in blocks)]
+    lines = max(len(some.split("\n")) for some in texts)
+    has_labels = any(one.label for one in sent)
     return Places(
         width=width,
         first=first,
         column=(width - first - EDGE) / max(num_columns, *ends),
         top=top,
         lane=LINE * lines + 10 + 2 * EDGE,
-        gap=26.0 if has_words else 16.0 if sent else 6.0,
+        gap=26.0 if has_labels else 16.0 if sent else 6.0,
     )
 
 
@@ -181,14 +183,14 @@ def _lane(lane: Lane, at: int, places: Places) -> Iterator[str]:
             edge += DASHES
         fill = "none" if block.is_idle else "#ffffff"
         yield box(x, top + EDGE, width, places.lane - 2 * EDGE, fill, edge)
-        yield from _lines(block.words, x + width / 2, middle, "middle")
+        yield from _lines(block.label, x + width / 2, middle, "middle")
 
 
 def _lines(
-    words: str, x: float, middle: float, anchor: str, more: str = ""
+    label: str, x: float, middle: float, anchor: str, more: str = ""
 ) -> Iterator[str]:
     """Write lines of words, with their middle at a height."""
-    lines = words.split("\n") if words else []
+    lines = label.split("\n") if label else []
     first = middle + 4.5 - LINE * (len(lines) - 1) / 2
     for row, part in enumerate(lines):
         yield text(x, first + LINE * row, part, anchor, more)
@@ -207,18 +209,18 @@ def _sent(sent: Arrow, places: Places) -> Iterator[str]:
         y2 = places.below(target) - inner
     x1 = places.middle(start) if upright else places.left(start + 1) - 4
     x2 = places.middle(end) if upright else places.left(end) + 14
-    yield from _arrow(x1, y1, x2, y2, sent.both)
-    if not sent.words:
+    yield from _arrow(x1, y1, x2, y2, both=sent.both)
+    if not sent.label:
         return
     at = (y1 + y2) / 2 + 4.5
-    if x1 + 8 + 6.5 * len(sent.words) < places.width:
-        yield text(x1 + 8, at, sent.words)
+    if x1 + 8 + 6.5 * len(sent.label) < places.width:
+        yield text(x1 + 8, at, sent.label)
     else:
-        yield text(x1 - 8, at, sent.words, "end")
+        yield text(x1 - 8, at, sent.label, "end")
 
 
 def _arrow(
-    x1: float, y1: float, x2: float, y2: float, both: bool
+    x1: float, y1: float, x2: float, y2: float, *, both: bool
 ) -> Iterator[str]:
     """Draw a straight arrow, with a head at its end or at both ends."""
     yield line(x1, y1, x2, y2, INK, ' stroke-width="1.6"')

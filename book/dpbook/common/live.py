@@ -30,13 +30,13 @@ class Live:
         )
         sent = self.figure.for_page(**self.settings)
         # In a script "</" would end it; JSON may have a backslash there.
-        words = json.dumps(sent, ensure_ascii=False).replace("</", "<\\/")
+        written = json.dumps(sent, ensure_ascii=False).replace("</", "<\\/")
         return (
             f'<figure class="live" aria-label="{escape(self.figure.title)}">'
             f'<div class="live-pictures">{pictures}</div>'
             f'<table class="live-facts"><tbody>{rows}</tbody></table>'
             f'<p class="live-sentence">{escape(shown.sentence)}</p>'
-            f'<script type="application/json">{words}</script></figure>'
+            f'<script type="application/json">{written}</script></figure>'
         )
 
 

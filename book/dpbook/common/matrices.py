@@ -110,7 +110,9 @@ def in_a_line(
     placed = []
     x = 14.0
     for name, (rows, columns) in sizes.items():
-        placed.append(Matrix(name, rows, columns, x, unit))
+        placed.append(
+            Matrix(name, num_rows=rows, num_columns=columns, x=x, unit=unit)
+        )
         x += unit * columns + gap
     return placed
 

@@ -1,6 +1,6 @@
 """Devices as bands, and what each has, as cells: pictures of a moment.
 
-Each device has a band in its colour. Beside its name stand blocks of cells. A
+Each device has a band in its colour, with its name and blocks of cells. A
 filled cell lies on the device, in the colour of the device that it comes from,
 and a dashed cell does not. Between the bands stands what is sent::
 
@@ -27,10 +27,10 @@ DASHED = f' stroke="{QUIET}" stroke-dasharray="3 2"'
 
 
 class Cell(NamedTuple):
-    """A cell: whose colour it has (None: it is not there), and its words."""
+    """A cell: whose colour it has (None: it is not there), and its label."""
 
     home: int | None
-    words: str = ""
+    label: str = ""
 
 
 Cells = Sequence[Sequence[Cell]]  # in rows
@@ -53,12 +53,12 @@ class Device(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """An arrow between two bands that follow each other, and its words."""
+    """An arrow between two bands that follow each other, and its label."""
 
     above: int  # the number of the band above it
     x: float
     ends: str  # with a head: "up", "down" or "both"
-    words: str = ""
+    label: str = ""
 
 
 def grid(rows: Sequence[str], home: int) -> Cells:
@@ -66,15 +66,15 @@ def grid(rows: Sequence[str], home: int) -> Cells:
 
     Example:
         >>> grid(["#."], home=1)
-        [[Cell(home=1, words=''), Cell(home=None, words='')]]
+        [[Cell(home=1, label=''), Cell(home=None, label='')]]
     """
     filled = {"#": Cell(home), ".": Cell(None)}
     return [[filled[letter] for letter in row] for row in rows]
 
 
-def named(words: Sequence[str], home: int | None) -> Cells:
-    """Return a block of one row, with words in each cell."""
-    return [[Cell(home, word) for word in words]]
+def named(labels: Sequence[str], home: int | None) -> Cells:
+    """Return a block of one row, with a label in each cell."""
+    return [[Cell(home, label) for label in labels]]
 
 
 def colour_of(home: int | None) -> str:
@@ -97,19 +97,20 @@ def draw_block(
                 colour = colour_of(cell.home)
                 edge = ' stroke="#ffffff"'
                 yield box(left, top, wide, cell_height, colour, edge)
-            if cell.words:
+            if cell.label:
                 ink = QUIET if cell.home is None else "#ffffff"
                 at = left + wide / 2, top + cell_height / 2 + 4.5
-                yield text(*at, cell.words, "middle", f' fill="{ink}"')
+                yield text(*at, cell.label, "middle", f' fill="{ink}"')
 
 
 def draw_moment(
     title: str,
     when: str,
+    *,
     columns: Sequence[Column],
     devices: Sequence[Device],
     sent: Sequence[Sent],
-    words: str,
+    description: str,
     cell_height: float = 20.0,
     back_to_first: bool = False,
 ) -> Drawing:
@@ -121,7 +122,7 @@ def draw_moment(
         columns: Where the blocks of a device stand.
         devices: From above.
         sent: The arrows between them.
-        words: What the picture shows, for those who do not see it.
+        description: What the picture shows, for those who do not see it.
         cell_height: In pixels.
         back_to_first: Whether the last device also sends to the first one.
     """
@@ -133,7 +134,9 @@ def draw_moment(
         parts.append(text(middle, TOP - 6, column.heading, "middle"))
     for i, device in enumerate(devices):
         top = TOP + i * (tall + GAP)
-        parts += _band(device, columns, top, tall, cell_height)
+        parts += _band(
+            device, columns, top=top, height=tall, cell_height=cell_height
+        )
     for message in sent:
         parts += _message(message, TOP + message.above * (tall + GAP) + tall)
     if back_to_first:
@@ -141,12 +144,13 @@ def draw_moment(
         right = columns[-1].x + columns[-1].width
         parts += _arrow_back(right + 3, top=TOP + tall / 2, bottom=low)
     height = TOP + len(devices) * (tall + GAP) - GAP + 2
-    return panel(parts, WIDTH, height, f"{title}, {when}. {words}")
+    return panel(parts, WIDTH, height, f"{title}, {when}. {description}")
 
 
 def _band(
     device: Device,
     columns: Sequence[Column],
+    *,
     top: float,
     height: float,
     cell_height: float,
@@ -164,8 +168,8 @@ def _band(
 def _message(message: Sent, low: float) -> Iterator[str]:
     """Draw an arrow in the gap below a band, which ends at ``low``."""
     yield from arrow(message.x, low + 3, low + GAP - 3, message.ends)
-    if message.words:
-        yield text(message.x + 10, low + GAP / 2 + 4.5, message.words)
+    if message.label:
+        yield text(message.x + 10, low + GAP / 2 + 4.5, message.label)
 
 
 def _arrow_back(x: float, top: float, bottom: float) -> Iterator[str]:

@@ -36,7 +36,7 @@ def run_command(command: str, script: str) -> str:
         return printed.read()
 
 
-def _start(words: list[str], folder: str, printed: int) -> Process:
+def _start(arguments: list[str], folder: str, printed: int) -> Process:
     """Start Python in a folder: a fork of one that has imported torch.
 
     Where it cannot be forked, it is a new Python.
@@ -49,18 +49,18 @@ def _start(words: list[str], folder: str, printed: int) -> Process:
     server = fork_server(environment)
     if server is None:
         return subprocess.Popen(
-            [sys.executable, *words],
+            [sys.executable, *arguments],
             cwd=folder,
             env=environment,
             stdout=printed,
             stderr=subprocess.STDOUT,
         )
-    option, module, *arguments = words
+    option, module, *others = arguments
     assert option == "-m"
     path = [folder, *ROOTS, *sys.path]
     command = Command(
         RUN_MODULE,
-        [module, *arguments],
+        [module, *others],
         environment=environment,
         cwd=folder,
         path=path,

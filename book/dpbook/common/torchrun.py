@@ -23,25 +23,25 @@ FORKED_TORCHRUN = "from dpbook.common.forked_torchrun import main; main()"
 
 
 def torchrun(
-    num_processes: int, *words: str | Path, kill_at: str = ""
+    num_processes: int, *command: str | Path, kill_at: str = ""
 ) -> list[str]:
     """Run a program in real processes on this machine; return its lines.
 
     torchrun's agent starts them. Where no GPUs are used, they are forked from
     a Python that has imported torch (see ``forked_torchrun``).
-    The words are a file of Python, or ``-m`` and a module, and arguments. Each
-    process has one thread, unless ``OMP_NUM_THREADS`` says more. It sees the
-    GPUs, unless ``DPKIT_DEVICES`` asks for other devices. With ``kill_at``,
-    all are killed when a line that begins so is printed. If a process fails, a
-    RuntimeError is raised, which holds its errors.
+    The command is a file of Python, or ``-m`` and a module, and arguments.
+    Each process has one thread, unless ``OMP_NUM_THREADS`` says more. It sees
+    the GPUs, unless ``DPKIT_DEVICES`` asks for other devices. With
+    ``kill_at``, all are killed when a line that begins so is printed. If a
+    process fails, a RuntimeError is raised, which holds its errors.
     """
     lines: list[str] = []
     with (
         TemporaryDirectory() as logs,  # where torchrun leaves a folder
         TemporaryFile("w+") as errors,
     ):
-        told = str(num_processes), logs, *map(str, words)
-        run, printed = _start(told, errors.fileno())
+        arguments = str(num_processes), logs, *map(str, command)
+        run, printed = _start(arguments, errors.fileno())
         with printed:
             try:
                 for line in printed:
@@ -59,14 +59,14 @@ def torchrun(
     return lines
 
 
-def _start(words: Sequence[str], errors: int) -> tuple[Process, IO[bytes]]:
+def _start(arguments: Sequence[str], errors: int) -> tuple[Process, IO[bytes]]:
     """Start torchrun; return its process, and what its ranks print.
 
     It is forked where that can be. Where ranks use GPUs it cannot: torchrun
     asks for these, and CUDA does not work in forks of a process that has.
 
     Args:
-        words: The number of ranks, a folder for logs, and the program.
+        arguments: The number of ranks, a folder for logs, and the program.
         errors: The file that the ranks write their errors to.
     """
     environment = {"OMP_NUM_THREADS": "1", **os.environ}
@@ -77,12 +77,12 @@ def _start(words: Sequence[str], errors: int) -> tuple[Process, IO[bytes]]:
     try:
         server = None if has_gpus else fork_server(environment)
         if server is None:
-            run: Process = _new_torchrun(words, environment, write, errors)
+            run: Process = _new_torchrun(arguments, environment, write, errors)
         else:
             folder, path = os.getcwd(), absolute_path()
             command = Command(
                 FORKED_TORCHRUN,
-                [*words],
+                [*arguments],
                 environment=environment,
                 cwd=folder,
                 path=path,
@@ -97,10 +97,13 @@ def _start(words: Sequence[str], errors: int) -> tuple[Process, IO[bytes]]:
 
 
 def _new_torchrun(
-    words: Sequence[str], environment: dict[str, str], out: int, errors: int
+    arguments: Sequence[str],
+    environment: dict[str, str],
+    out: int,
+    errors: int,
 ) -> Popen[bytes]:
-    """Start torchrun as in a terminal, by the words of ``_start``."""
-    count, logs, *program = words
+    """Start torchrun as in a terminal, by the arguments of ``_start``."""
+    count, logs, *program = arguments
     launcher = sys.executable, "-m", "torch.distributed.run", "--standalone"
     settings = environment | {
         "TQDM_DISABLE": "1",

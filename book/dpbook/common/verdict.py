@@ -23,12 +23,12 @@ def require_ports(
         case: Words that name the inputs, for the message.
     """
     cpu = torch.device("cpu")
-    words = f"{case}: it goes through the CPU, where devices can send directly"
-    require(not traffic.sent[cpu] + traffic.received[cpu], words)
+    why = f"{case}: it goes through the CPU, where devices can send directly"
+    require(not traffic.sent[cpu] + traffic.received[cpu], why)
     for rank, device in enumerate(ranks):
         busiest = max(traffic.sent[device], traffic.received[device])
-        words = f"carries {busiest} bytes one way, where {limit} do"
-        require(busiest <= limit, f"{case}: rank {rank} {words}")
+        why = f"carries {busiest} bytes one way, where {limit} do"
+        require(busiest <= limit, f"{case}: rank {rank} {why}")
 
 
 def require_sent(num_bytes: int, limit: int, case: str) -> None:
@@ -39,5 +39,5 @@ def require_sent(num_bytes: int, limit: int, case: str) -> None:
         limit: The most bytes that it may send.
         case: Words that name the inputs, for the message.
     """
-    words = f"{case}: it sends {num_bytes} bytes, where {limit} do"
-    require(num_bytes <= limit, words)
+    why = f"{case}: it sends {num_bytes} bytes, where {limit} do"
+    require(num_bytes <= limit, why)

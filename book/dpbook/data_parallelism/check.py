@@ -71,22 +71,22 @@ def _require_same_training(
     record: Any, reference: _Reference, num_devices: int
 ) -> None:
     """Raise NotYet unless a run ended with the reference's values."""
-    words = f"it returned {record!r}, not what train() returns"
-    require(isinstance(record, TrainingRecord), words)
+    why = f"it returned {record!r}, not what train() returns"
+    require(isinstance(record, TrainingRecord), why)
     used = len(record.device_params)
-    words = f"it trained on {used} devices, not {num_devices}"
-    require(used == num_devices, words)
+    why = f"it trained on {used} devices, not {num_devices}"
+    require(used == num_devices, why)
     distance = max(
         float((p.detach().cpu() - q).abs().max())
         for params in record.device_params
         for p, q in zip(params, reference.params, strict=True)
     )
-    words = f"its parameters are {distance:.0e} away from those of one device"
-    require(distance < 1e-4, f"{words} that takes the whole batch")
+    why = f"its parameters are {distance:.0e} away from those of one device"
+    require(distance < 1e-4, f"{why} that takes the whole batch")
     found = record.accuracies[-1]
     expected = reference.accuracy
-    words = f"its accuracy on the test set is {found}, expected {expected}"
-    require(abs(found - expected) < 0.05, words)
+    why = f"its accuracy on the test set is {found}, expected {expected}"
+    require(abs(found - expected) < 0.05, why)
 
 
 @_float32_in_convolutions()
@@ -107,14 +107,14 @@ def check_accuracies_by_rate(answer: Answer) -> None:
         ranks = devices(k, "sim")
         with Traffic() as traffic:
             found = answer(rates, *_batches(20), ranks, 2)
-        words = f"it returned {found}, not an accuracy for each of {rates}"
-        require(isinstance(found, dict) and list(found) == rates, words)
+        why = f"it returned {found}, not an accuracy for each of {rates}"
+        require(isinstance(found, dict) and list(found) == rates, why)
         idle = [str(d) for d in ranks if not traffic.received[d]]
         require(not idle, f"nothing was sent to {', '.join(idle)}")
-        words = f"on {k} devices it returned {found}, expected {expected}"
+        why = f"on {k} devices it returned {found}, expected {expected}"
         # Rounding may move an example or two of the fifty.
         near = all(abs(found[lr] - expected[lr]) < 0.05 for lr in rates)
-        require(near, words)
+        require(near, why)
 
 
 def check_allreduce_by_parts(answer: Answer) -> None:
@@ -157,8 +157,8 @@ def check_accuracy_on_all(answer: Answer) -> None:
         params = replicate([torch.eye(7)], ranks)
         found = answer(net, scores, y, params, ranks)
         right = found is not None and abs(float(found) - 5 / 7) < 1e-6
-        words = f"the accuracy is 5/7; devices: {k}, returned: {found}"
-        require(right, words)
+        why = f"the accuracy is 5/7; devices: {k}, returned: {found}"
+        require(right, why)
         idle = len(set(ranks[: len(y)]) - seen)
         require(not idle, f"{idle} of {k} devices had nothing to do")
     _require_work_at_once(answer)
@@ -187,8 +187,8 @@ def _require_work_at_once(answer: Answer) -> None:
         launched.clear()
         answer(net, X, y, params, ranks)
     last, seconds = launched[-1] - launched[0], alone.seconds
-    words = (
+    why = (
         f"the last of 3 devices begins {1e3 * last:.1f} ms after the first, "
         f"and each takes {1e3 * seconds:.1f} ms: a device waits for another"
     )
-    require(last < seconds, words)
+    require(last < seconds, why)

@@ -54,7 +54,7 @@ def plot_training(records: Mapping[str, TrainingRecord]) -> Picture:
 def plot_headline(
     headline: Mapping[str, Any], published: Mapping[str, Any]
 ) -> Picture:
-    """Draw the recorded runs on the full set beside published accuracies.
+    """Draw the recorded runs on the full set, and published accuracies.
 
     The arguments are what the files of their names in ``book/_data`` hold.
     """
@@ -81,7 +81,7 @@ def plot_headline(
 
 
 def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
-    """Draw a horizontal bar for each value, with the number beside it."""
+    """Draw a horizontal bar for each value, with the number next to it."""
 
     def draw(ax: Axes) -> None:
         bars = ax.barh(list(values), list(values.values()), height=0.6)
@@ -91,6 +91,6 @@ def plot_bars(values: Mapping[str, float], unit: str) -> Picture:
         ax.grid(visible=False, axis="y")
         ax.set_xlabel(unit)
 
-    words = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
+    listed = ", ".join(f"{name} {value:.3g}" for name, value in values.items())
     size = (SIZE[0], 0.9 + 0.45 * len(values))
-    return Picture(draw, f"{unit}: {words}", size)
+    return Picture(draw, f"{unit}: {listed}", size)

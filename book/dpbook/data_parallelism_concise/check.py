@@ -29,21 +29,21 @@ def check_shard_losses(answer: Answer) -> None:
         # All but the bytes of images and labels.
         received = traffic.received[ranks[0]] - 8 * (X.numel() + len(y))
         for rank in ranks[1:]:
-            words = f"{rank} received nothing, so it computes no loss"
-            require(traffic.received[rank] > 0, f"{k} devices: {words}")
-        words = f"the first device received {received} bytes beside the images"
-        require(received <= 8 * k, f"{words} and labels: more than losses")
+            why = f"{rank} received nothing, so it computes no loss"
+            require(traffic.received[rank] > 0, f"{k} devices: {why}")
+        why = f"the first device received {received} bytes beside the images"
+        require(received <= 8 * k, f"{why} and labels: more than losses")
         losses.sum().backward()
         grad = inner.weight.grad
         right = grad is not None and torch.allclose(grad.cpu(), gradient)
-        words = "is not that of the mean loss over the batch"
-        require(right, f"{k} devices: the gradient of the sum {words}")
+        why = "is not that of the mean loss over the batch"
+        require(right, f"{k} devices: the gradient of the sum {why}")
 
 
 def _check_losses(losses: Any, mean: float, k: int) -> None:
     """Require k losses that add up to the mean over 7 examples."""
-    words = f"{k} devices: it returned {losses!r}, not {k} losses"
-    require(isinstance(losses, torch.Tensor) and losses.shape == (k,), words)
+    why = f"{k} devices: it returned {losses!r}, not {k} losses"
+    require(isinstance(losses, torch.Tensor) and losses.shape == (k,), why)
     total = float(losses.detach().sum())
-    words = f"the losses add up to {total:.4f}, expected {mean:.4f}"
-    require(same(total, mean), f"7 examples on {k} devices: {words}")
+    why = f"the losses add up to {total:.4f}, expected {mean:.4f}"
+    require(same(total, mean), f"7 examples on {k} devices: {why}")

@@ -82,8 +82,8 @@ def plot_recipe(
         ax.set(xlabel="epoch", ylabel="test accuracy", xticks=epochs)
         ax.legend(loc="lower right")
 
-    words = ", ".join(f"{name} {level}" for name, level in levels.items())
-    title = f"test accuracy by epoch: {', '.join(ways)}; {words}"
+    listed = ", ".join(f"{name} {level}" for name, level in levels.items())
+    title = f"test accuracy by epoch: {', '.join(ways)}; {listed}"
     return Picture(draw, title, (5.2, 4.4))
 
 
@@ -104,9 +104,9 @@ def _ddp() -> Drawing:
         "DistributedDataParallel",
         lanes,
         [Arrow((0, 3), (1, 3), "averaged", both=True)],
-        "Each process has a replica, a shard and a loss. The gradients are "
-        "averaged, and each process updates its replica.",
-        "a process for each device",
+        description="Each process has a replica, a shard and a loss. The "
+        "gradients are averaged, and each process updates its replica.",
+        cut="a process for each device",
     )
 
 
@@ -124,9 +124,9 @@ def _data_parallel() -> Drawing:
         "DataParallel",
         lanes,
         sent,
-        "The module is copied from device 0 to device 1 in each step. The "
-        "outputs of device 1 go to device 0, which computes the loss, and "
-        "their gradients come back. The gradients of the copy are added to "
-        "those of device 0, which alone updates.",
-        "one process for all devices",
+        description="The module is copied from device 0 to device 1 in each "
+        "step. The outputs of device 1 go to device 0, which computes the "
+        "loss, and their gradients come back. The gradients of the copy are "
+        "added to those of device 0, which alone updates.",
+        cut="one process for all devices",
     )

@@ -29,12 +29,12 @@ def check_seconds_of(answer: Answer) -> None:
         if busy is not None:
             busy @ busy  # still at work when the answer is called
         found = answer(work, ranks)
-        words = f"it returned {found!r}, not the seconds"
-        require(isinstance(found, float), words)
+        why = f"it returned {found!r}, not the seconds"
+        require(isinstance(found, float), why)
         taken = timer.seconds
-        words = f"it returned {found:.3g}, where the work takes {taken:.3g}"
-        words += f"; {busy.device} was busy before" if busy is not None else ""
-        require(abs(found - taken) < 0.02 * taken, words)
+        why = f"it returned {found:.3g}, where the work takes {taken:.3g}"
+        why += f"; {busy.device} was busy before" if busy is not None else ""
+        require(abs(found - taken) < 0.02 * taken, why)
 
 
 def check_overlapped(answer: Answer) -> None:
@@ -47,9 +47,9 @@ def check_overlapped(answer: Answer) -> None:
     with cards, sim.trace(races=True) as timeline:
         found = answer(x, count)
         synchronize([zero])
-    words = f"{type(found).__name__}, not a list of {count} copies"
+    why = f"{type(found).__name__}, not a list of {count} copies"
     is_list = isinstance(found, list) and len(found) == count
-    require(is_list, f"it returned {words}")
+    require(is_list, f"it returned {why}")
     spans = [s for s in timeline.spans if s.device == str(zero)]
     products = [s for s in spans if s.name in ("mm", "matmul")]
     copies = [s for s in spans if s.kind == "copy"]

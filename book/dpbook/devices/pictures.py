@@ -35,8 +35,8 @@ def draw_launches() -> Panels:
         "Three products",
         lanes,
         [*launched, Arrow((1, done - 1), (0, done))],
-        "The host launches them one after another and waits. The device "
-        "computes each for as long as three launches take. When the last is "
-        "done, the host goes on.",
+        description="The host launches them one after another and waits. The "
+        "device computes each for as long as three launches take. When the "
+        "last is done, the host goes on.",
     )
     return Panels([drawn], in_a_row=1, width=24)

@@ -16,11 +16,11 @@ def check_pad_and_weigh(answer: Answer) -> None:
         found = answer(X, y, k)
         tensors = isinstance(found, tuple) and len(found) == 3
         require(tensors, f"{case}: it returned {found!r}, not three tensors")
-        _check_rows(X, y, found, b + -b % k, case)
+        _check_rows(X, y, found=found, rows=b + -b % k, case=case)
 
 
 def _check_rows(
-    X: Tensor, y: Tensor, found: tuple[Tensor, ...], rows: int, case: str
+    X: Tensor, y: Tensor, *, found: tuple[Tensor, ...], rows: int, case: str
 ) -> None:
     lengths = [len(part) for part in found]
     require(

@@ -49,8 +49,8 @@ class Results:
 def results(framework: str, book: str | Path = ".") -> Results:
     """Return what the listings of a framework give.
 
-    They run where ``.venv-<framework>`` is, beside ``book``, or if this Python
-    has the framework. Else the record is read.
+    They run where ``.venv-<framework>`` is, next to ``book``, or if this
+    Python has the framework. Else the record is read.
 
     Args:
         framework: one of ``jax``, ``tensorflow``, ``mxnet``.

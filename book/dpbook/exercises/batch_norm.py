@@ -38,10 +38,10 @@ def check_merged_statistics(answer: Answer) -> None:
         found = answer(means, [variance(group) for group in groups], size)
         together = list(chain(*groups))
         expected = mean(together), variance(together)
-        words = f"it returned {found}, not a mean and a variance"
-        require(found is not None and len(found) == 2, words)
+        why = f"it returned {found}, not a mean and a variance"
+        require(found is not None and len(found) == 2, why)
         returned = " and ".join(f"{x:.4f}" for x in found)
         wanted = " and ".join(f"{x:.4f}" for x in expected)
         case = f"{num_groups} groups of {size}"
-        words = f"{case}: it returned {returned}, expected {wanted}"
-        require(same(found, expected), words)
+        why = f"{case}: it returned {returned}, expected {wanted}"
+        require(same(found, expected), why)

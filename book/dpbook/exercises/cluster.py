@@ -11,12 +11,12 @@ def check_best_interval(
 ) -> None:
     """An hour between failures and a month, quick saves and slow ones."""
     cases = [(60.0, 11135.0), (5.0, 3600.0), (300.0, 2.6e6), *more]
-    words = "saving takes {0} s, {1} s between failures"
+    case_format = "saving takes {0} s, {1} s between failures"
     require_reference(
         answer,
         lambda c, m: sqrt(2 * c * m),
         cases,
-        words,
+        case_format,
         form=".1f",
         near=1e-3,
     )
@@ -46,5 +46,5 @@ def check_lost_ranks(answer: Answer) -> None:
         return {*range(size)} - here or {*range(size)} - stopped
 
     cases = (3, {0, 1}, {1}), (3, {0, 1, 2}, {0, 2}), (4, {0, 3}, {0, 3})
-    words = "{0} ranks, here: {1}, stopped: {2}"
-    require_reference(answer, reference, cases, words)
+    case_format = "{0} ranks, here: {1}, stopped: {2}"
+    require_reference(answer, reference, cases, case_format)

@@ -26,13 +26,13 @@ def sentence(error: BaseException) -> str:
         line 2: ZeroDivisionError: division by zero
     """
     if isinstance(error, SyntaxError):
-        place = f"line {error.lineno}: " if error.filename == FILE else ""
-        return f"{place}{type(error).__name__}: {error.msg}"
+        where = f"line {error.lineno}: " if error.filename == FILE else ""
+        return f"{where}{type(error).__name__}: {error.msg}"
     calls = _calls(error)
-    place = f"line {calls[-1][0]}: " if calls else ""
+    where = f"line {calls[-1][0]}: " if calls else ""
     if isinstance(error, ImportError) and (missing := _missing(error)):
-        return f"{place}{missing}"
-    return f"{place}{type(error).__name__}: {error}"
+        return f"{where}{missing}"
+    return f"{where}{type(error).__name__}: {error}"
 
 
 def _missing(error: ImportError) -> str:

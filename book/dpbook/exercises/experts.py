@@ -42,8 +42,8 @@ def _require_pairs(found: object, name: str) -> None:
 def _kept(choices: list[list[int]], capacity: int) -> Pairs:
     asked = [
         (token, expert)
-        for place in zip(*choices, strict=True)
-        for token, expert in enumerate(place)
+        for of_one_choice in zip(*choices, strict=True)
+        for token, expert in enumerate(of_one_choice)
     ]
     return [
         (token, expert)

@@ -24,8 +24,10 @@ def check_rate_of_step(
         (t, lr, k, 4, 16) for t in steps for lr, k in ((0.1, 4), (1.0, 8))
     ]
     cases += more
-    words = "step {0}, rate {1}, k = {2}, {3} steps of warm-up, slow from {4}"
-    require_reference(answer, rate, cases, words, form="g")
+    case_format = (
+        "step {0}, rate {1}, k = {2}, {3} steps of warm-up, slow from {4}"
+    )
+    require_reference(answer, rate, cases, case_format, form="g")
 
 
 def check_critical_batch(

@@ -21,19 +21,19 @@ def check_ranks_of_group(answer: Answer) -> None:
         for dimension in range(len(sizes))
         for rank in range(prod(sizes))
     ]
-    words = "rank {0} of a mesh {1}, dimension {2}"
-    require_reference(answer, _group, cases, words)
+    case_format = "rank {0} of a mesh {1}, dimension {2}"
+    require_reference(answer, _group, cases, case_format)
 
 
 def _group(rank: int, sizes: tuple[int, ...], dimension: int) -> list[int]:
-    places = list(product(*map(range, sizes)))  # the last one runs first
-    own = places[rank]
+    coordinates = list(product(*map(range, sizes)))  # the last one runs first
+    own = coordinates[rank]
     return [
         other
-        for other, place in enumerate(places)
+        for other, theirs in enumerate(coordinates)
         if all(
             a == b
-            for i, (a, b) in enumerate(zip(own, place, strict=True))
+            for i, (a, b) in enumerate(zip(own, theirs, strict=True))
             if i != dimension
         )
     ]

@@ -51,19 +51,19 @@ def reduced(
 def check_cut_buckets(answer: Answer, gradients: Gradients = BOOK) -> None:
     """Gradients in buckets: done in time, and none of them too large."""
     counts = answer()
-    words = f"it returned {counts!r}, not a list of whole numbers above 0"
+    why = f"it returned {counts!r}, not a list of whole numbers above 0"
     is_list = isinstance(counts, list) and len(counts) > 0
-    require(is_list and all(type(n) is int and n > 0 for n in counts), words)
+    require(is_list and all(type(n) is int and n > 0 for n in counts), why)
     there = len(gradients.megabytes)
-    words = f"the buckets hold {sum(counts)} gradients, and there are {there}"
-    require(sum(counts) == there, words)
+    why = f"the buckets hold {sum(counts)} gradients, and there are {there}"
+    require(sum(counts) == there, why)
     end, largest = reduced(counts, gradients)
     most = gradients.most_ms
-    words = f"{counts}: the last one ends at {end:.1f} ms, where {most} are"
-    require(end <= most, f"{words} allowed")
+    why = f"{counts}: the last one ends at {end:.1f} ms, where {most} are"
+    require(end <= most, f"{why} allowed")
     mb = gradients.most_megabytes
-    words = f"{counts}: the largest has {largest} MB, where {mb} are allowed"
-    require(largest <= mb, words)
+    why = f"{counts}: the largest has {largest} MB, where {mb} are allowed"
+    require(largest <= mb, why)
 
 
 def check_fill_buckets(
@@ -73,11 +73,11 @@ def check_fill_buckets(
 
     def from_the_last(sizes: list[int], limit: int) -> list[list[int]]:
         buckets: list[list[int]] = []
-        for place in reversed(range(len(sizes))):
+        for number in reversed(range(len(sizes))):
             filled = sum(sizes[i] for i in buckets[-1]) if buckets else limit
             if filled >= limit:
                 buckets.append([])
-            buckets[-1].append(place)
+            buckets[-1].append(number)
         return buckets
 
     cases = [

@@ -21,15 +21,15 @@ def check_read_chart(
 ) -> None:
     """What device 0 keeps, the idle share of the total, who was late."""
     found = answer()
-    words = f"it returned {found!r}, not a number, a share and an action"
-    require(isinstance(found, tuple) and len(found) == 3, words)
+    why = f"it returned {found!r}, not a number, a share and an action"
+    require(isinstance(found, tuple) and len(found) == 3, why)
     kept, idle, late = found
-    words = f"device 0 does not keep {kept!r} micro-batches at the most"
-    require(kept == most_in_flight(parse(chart)[0]), words)
+    why = f"device 0 does not keep {kept!r} micro-batches at the most"
+    require(kept == most_in_flight(parse(chart)[0]), why)
     cells = chart.split()
     share = cells.count(".") / len(cells)
-    words = f"the devices are not idle for {idle!r} of the total time"
-    require(same(idle, share, near=0.01), words)
+    why = f"the devices are not idle for {idle!r} of the total time"
+    require(same(idle, share, near=0.01), why)
     require(late == planted, f"{late!r} began as soon as it could")
 
 
@@ -53,8 +53,8 @@ def _check_schedule(rows: Sequence[Sequence[str]], p: int, m: int) -> None:
     for r, row in enumerate(schedule):
         kept = most_in_flight(row)
         limit = in_flight("1f1b", p, m, r)
-        words = f"keeps {kept} micro-batches, more than {limit}"
-        require(kept <= limit, f"{case}: stage {r} {words}")
+        why = f"keeps {kept} micro-batches, more than {limit}"
+        require(kept <= limit, f"{case}: stage {r} {why}")
 
 
 def check_best_count(
@@ -66,10 +66,10 @@ def check_best_count(
     for p, (work, cost) in product((1, 2, 4, 16), steps):
         found = answer(p, work, cost)
         case = f"{p} stages, work {work} s, cost {cost} s"
-        words = "not a whole number of at least 1"
+        why = "not a whole number of at least 1"
         right = isinstance(found, int) and found >= 1
-        require(right, f"{case}: it returned {found!r}, {words}")
+        require(right, f"{case}: it returned {found!r}, {why}")
         seconds = [(m + p - 1) * (work / m + cost) for m in range(1, 1000)]
         best = seconds.index(min(seconds)) + 1
-        words = f"{case}: {best} micro-batches are better than {found}"
-        require(abs(seconds[found - 1] - min(seconds)) < 1e-12, words)
+        why = f"{case}: {best} micro-batches are better than {found}"
+        require(abs(seconds[found - 1] - min(seconds)) < 1e-12, why)

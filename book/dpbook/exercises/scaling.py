@@ -52,18 +52,21 @@ def check_pair_to_fuse(
         found = answer(list(micros), list(saved), launch)
         pairs = range(len(saved))
         right = isinstance(found, int) and found in pairs
-        words = f"not a position from 0 to {pairs[-1]}"
-        require(right, f"{case}: it returned {found!r}, {words}")
-        ends = [_end_of_fused(i, micros, saved, launch) for i in pairs]
-        words = f"{case}: with the pair {found} fused the step ends after"
+        why = f"not a position from 0 to {pairs[-1]}"
+        require(right, f"{case}: it returned {found!r}, {why}")
+        ends = [
+            _end_of_fused(i, micros=micros, saved=saved, launch=launch)
+            for i in pairs
+        ]
+        why = f"{case}: with the pair {found} fused the step ends after"
         require(
             ends[found] == min(ends),
-            f"{words} {ends[found]} µs, where {min(ends)} are possible",
+            f"{why} {ends[found]} µs, where {min(ends)} are possible",
         )
 
 
 def _end_of_fused(
-    pair: int, micros: list[int], saved: list[int], launch: int
+    pair: int, *, micros: list[int], saved: list[int], launch: int
 ) -> int:
     """Return when the device has done all, with a pair fused into one."""
     both = micros[pair] + micros[pair + 1] - saved[pair]
@@ -91,8 +94,8 @@ def check_rows_for(
         case = f"{num_rows} rows, {micros} µs a row"
         found = answer(list(micros), num_rows)
         right = isinstance(found, list) and len(found) == len(micros)
-        words = f"{case}: it returned {found!r}, not a number for each device"
-        require(right and all(isinstance(r, int) for r in found), words)
+        why = f"{case}: it returned {found!r}, not a number for each device"
+        require(right and all(isinstance(r, int) for r in found), why)
         given = f"{case}: it returned {found}"
         require(min(found) >= 0, f"{given}, and no device has fewer than 0")
         total = sum(found)
@@ -101,8 +104,8 @@ def check_rows_for(
         # One row after another goes where it ends first.
         ends = sorted(r * t for t in micros for r in range(1, num_rows + 1))
         least = ends[num_rows - 1]
-        words = f"and the step takes {took} µs, where {least} are possible"
-        require(took == least, f"{given}, {words}")
+        why = f"and the step takes {took} µs, where {least} are possible"
+        require(took == least, f"{given}, {why}")
 
 
 def check_speedups(
@@ -116,11 +119,11 @@ def check_speedups(
         }
         found = answer(seconds, weak)
         is_dict = isinstance(found, dict) and found.keys() == expected.keys()
-        words = f"not a number for each of {list(expected)}"
-        require(is_dict, f"it returned {found!r}, {words}")
+        why = f"not a number for each of {list(expected)}"
+        require(is_dict, f"it returned {found!r}, {why}")
         case = f"{'weak' if weak else 'strong'} scaling, seconds {seconds}"
-        words = f"{case}: it returned {found}, expected {expected}"
-        require(all(same(found[k], expected[k]) for k in expected), words)
+        why = f"{case}: it returned {found}, expected {expected}"
+        require(all(same(found[k], expected[k]) for k in expected), why)
 
 
 def check_best_num_devices(
@@ -141,8 +144,8 @@ def check_best_num_devices(
         expected = min(seconds, key=lambda k: seconds[k])
         found = answer(unsplit, split, added)
         case = f"unsplit {unsplit}, split {split}, added {added}"
-        words = f"{case}: it returned {found!r}, expected {expected}"
-        require(found == expected, f"{words} ({seconds[expected]:.2f} s)")
+        why = f"{case}: it returned {found!r}, expected {expected}"
+        require(found == expected, f"{why} ({seconds[expected]:.2f} s)")
 
 
 def check_replicate_seconds(answer: Answer) -> None:

@@ -59,15 +59,15 @@ def check_ring_meetings(answer: Answer) -> None:
         for rank in range(k)
         for step in range(k)
     ]
-    words = "rank {0} of {2}, step {1}"
+    case_format = "rank {0} of {2}, step {1}"
     for case in cases:
         found = answer(*case)
         require(
             isinstance(found, list),
-            f"{words.format(*case)}: it returned {found!r}, not a list",
+            f"{case_format.format(*case)}: it returned {found!r}, not a list",
         )
         expected = sorted(_meetings(*case))
-        require_same(sorted(found), expected, words.format(*case))
+        require_same(sorted(found), expected, case_format.format(*case))
 
 
 def _meetings(rank: int, step: int, k: int) -> list[tuple[int, int, bool]]:
@@ -91,8 +91,8 @@ def check_ring_or_ulysses(
         for flops_per_byte in (700.0, 8_350.0)
     ]
     cases += more
-    words = "{0} devices, {1} heads, {2} tokens each, Rβ = {3:.0f}"
-    require_reference(answer, _faster, cases, words)
+    case_format = "{0} devices, {1} heads, {2} tokens each, Rβ = {3:.0f}"
+    require_reference(answer, _faster, cases, case_format)
 
 
 def _faster(k: int, heads: int, tokens: int, flops_per_byte: float) -> str:

@@ -39,17 +39,17 @@ def kept_and_sent(
 def check_form_and_devices(answer: Answer, memory: Memory = MEMORY) -> None:
     """Little enough kept and little enough sent, on at most 16 devices."""
     found = answer()
-    words = f"it returned {found!r}, not a stage and a number of devices"
-    require(isinstance(found, tuple) and len(found) == 2, words)
+    why = f"it returned {found!r}, not a stage and a number of devices"
+    require(isinstance(found, tuple) and len(found) == 2, why)
     stage, k = found
     case = f"ZeRO-{stage} on {k} devices"
     require(stage in (0, 1, 2, 3), f"{case}: the stages are 0 to 3")
     require(k in range(1, 17), f"{case}: there are 1 to 16 devices")
     kept, sent = kept_and_sent(stage, k, memory)
-    words = f"a device keeps {kept:.2f} GB, where {memory.most_kept:g} are"
-    require(kept <= memory.most_kept, f"{case}: {words} allowed")
-    words = f"a device sends {sent:.2f} GB, where {memory.most_sent:g} are"
-    require(sent <= memory.most_sent, f"{case}: {words} allowed")
+    why = f"a device keeps {kept:.2f} GB, where {memory.most_kept:g} are"
+    require(kept <= memory.most_kept, f"{case}: {why} allowed")
+    why = f"a device sends {sent:.2f} GB, where {memory.most_sent:g} are"
+    require(sent <= memory.most_sent, f"{case}: {why} allowed")
 
 
 class Read(NamedTuple):
@@ -66,15 +66,15 @@ READ = Read()
 def check_read_backward(answer: Answer, right: Read = READ) -> None:
     """The late gather, the most that is whole, and what the end gains."""
     found = answer()
-    words = f"it returned {found!r}, not a block and two numbers"
-    require(isinstance(found, tuple) and len(found) == 3, words)
+    why = f"it returned {found!r}, not a block and two numbers"
+    require(isinstance(found, tuple) and len(found) == 3, why)
     late, whole, sooner = found
-    words = f"nothing waits for the gather of block {late!r}"
-    require(late == right.late, words)
-    words = f"the most that are whole in one tick are not {whole!r}"
-    require(whole == right.whole, words)
-    words = f"the end does not come {sooner!r} sooner"
-    require(sooner == right.sooner, f"{words}: what does the last row show?")
+    why = f"nothing waits for the gather of block {late!r}"
+    require(late == right.late, why)
+    why = f"the most that are whole in one tick are not {whole!r}"
+    require(whole == right.whole, why)
+    why = f"the end does not come {sooner!r} sooner"
+    require(sooner == right.sooner, f"{why}: what does the last row show?")
 
 
 class Blocks(NamedTuple):
@@ -98,23 +98,23 @@ def check_gathering_order(answer: Answer, blocks: Blocks = BLOCKS) -> None:
     computed = [b for what, b in order if what == "compute"]
     require(computed == [*range(6)], f"it computes {computed}")
     whole: set[int] = set()
-    for place, (what, b) in enumerate(order):
-        words = f"at {what} {b}"
+    for number, (what, b) in enumerate(order):
+        when = f"at {what} {b}"
         if what == "gather":
             whole.add(b)
-        require(b in whole, f"{words}, block {b} is not whole")
+        require(b in whole, f"{when}, block {b} is not whole")
         size = sum(blocks.megabytes[i] for i in whole)
         most = blocks.most_megabytes
-        words = f"{words}, {size} MB are whole"
-        require(size <= most, f"{words}, where {most} are allowed")
+        when = f"{when}, {size} MB are whole"
+        require(size <= most, f"{when}, where {most} are allowed")
         if what == "free":
-            later = ("compute", b) in order[place:]
-            require(not later, f"{words}, the block is not computed yet")
+            later = ("compute", b) in order[number:]
+            require(not later, f"{when}, the block is not computed yet")
             whole.remove(b)
     require(not whole, f"in the end block {min(whole, default=0)} is whole")
     end = forward_ms(order, blocks.megabytes)
-    words = f"it ends at {end:g} ms, where {blocks.most_ms:g} are allowed"
-    require(end <= blocks.most_ms, words)
+    when = f"it ends at {end:g} ms, where {blocks.most_ms:g} are allowed"
+    require(end <= blocks.most_ms, when)
 
 
 def forward_ms(order: Order, megabytes: Sequence[int]) -> float:
@@ -156,12 +156,12 @@ def check_pieces_to_load(
             zip(found, _parts(size, after), strict=True)
         ):
             got = [i for _, a, b in pieces for i in range(a, b)]
-            words = f"rank {rank} loads {got}, its shard is {list(part)}"
-            require(sorted(got) == list(part), f"{case}: {words}")
+            why = f"rank {rank} loads {got}, its shard is {list(part)}"
+            require(sorted(got) == list(part), f"{case}: {why}")
             for file, a, b in pieces:
                 has = _parts(size, before)[file]
-                words = f"file {file} has {list(has)}, not {a} to {b - 1}"
-                require(a in has and b - 1 in has, f"{case}: {words}")
+                why = f"file {file} has {list(has)}, not {a} to {b - 1}"
+                require(a in has and b - 1 in has, f"{case}: {why}")
 
 
 def _parts(size: int, k: int) -> list[range]:

@@ -64,8 +64,8 @@ def check_columns_or_rows(answer: Answer, more: Sequence[Chain] = ()) -> None:
         found = answer(list(widths), list(between))
         count = len(widths) - 1
         known = isinstance(found, list) and {*found} <= {COLUMNS, ROWS}
-        words = f'{case}: it returned {found!r}, not {count} of "columns" and '
-        require(known and len(found) == count, f'{words}"rows"')
+        why = f'{case}: it returned {found!r}, not {count} of "columns" and '
+        require(known and len(found) == count, f'{why}"rows"')
         messages = _messages(found, widths, between)
         sent = sum(number for _, number in messages)
         # A layer costs its own width, or that of its input more or less, so
@@ -74,9 +74,9 @@ def check_columns_or_rows(answer: Answer, more: Sequence[Chain] = ()) -> None:
             sum(number for _, number in _messages(list(cuts), widths, between))
             for cuts in product((COLUMNS, ROWS), repeat=count)
         )
-        listed = ", ".join(f"{number} {place}" for place, number in messages)
-        words = f"{case}: {found} sends {sent} ({listed}), where {least} do"
-        require(sent == least, words)
+        listed = ", ".join(f"{number} {where}" for where, number in messages)
+        why = f"{case}: {found} sends {sent} ({listed}), where {least} do"
+        require(sent == least, why)
 
 
 def _messages(
@@ -125,16 +125,20 @@ def check_three_designs(
 ) -> None:
     """A way and the fewest devices for each of three networks."""
     found = answer()
-    words = f"it returned {found!r}, not three pairs"
-    require(isinstance(found, list) and len(found) == len(designs), words)
+    why = f"it returned {found!r}, not three pairs"
+    require(isinstance(found, list) and len(found) == len(designs), why)
     for (way, k), design in zip(found, designs):
         network = f"{design.rows} rows of {design.width} over {design.link}"
         case = f"{network}, {way} on {k} devices"
         require(way in WAYS, f"{case}: the ways are {', '.join(WAYS)}")
         require(k in NUM_DEVICES, f"{case}: take 2, 4 or 8 devices")
         ms, mb = ms_and_mb(way, k, design)
-        require_at_most(ms, design.most_ms, "ms", f"{case}: a step takes")
-        require_at_most(mb, design.most_mb, "MB", f"{case}: a device holds")
+        require_at_most(
+            ms, most=design.most_ms, unit="ms", start=f"{case}: a step takes"
+        )
+        require_at_most(
+            mb, most=design.most_mb, unit="MB", start=f"{case}: a device holds"
+        )
         require(k == fewest(design), f"{case}: fewer devices are enough")
 
 
@@ -170,5 +174,5 @@ def check_least_devices(answer: Answer) -> None:
 
     sizes = (10**6, 10**9, 10**9 + 1, 70 * 10**9)
     cases = product(("data", "network", "layer"), sizes, [16 * 10**9])
-    words = "{0}, {1:,} parameters, 16 GB"
-    require_reference(answer, least, cases, words)
+    case_format = "{0}, {1:,} parameters, 16 GB"
+    require_reference(answer, least, cases, case_format)

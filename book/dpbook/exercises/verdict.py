@@ -35,17 +35,19 @@ def require(condition: bool, why: str) -> None:
         raise NotYet(why)
 
 
-def require_at_most(found: float, most: float, unit: str, words: str) -> None:
+def require_at_most(
+    found: float, *, most: float, unit: str, start: str
+) -> None:
     """Raise NotYet if more was found than is allowed.
 
     Args:
         found: What the answer came to.
         most: What is allowed.
         unit: That of both, such as "ms".
-        words: What the message begins with: the case, and what was found.
+        start: What the message begins with: the case, and what was found.
     """
-    words = f"{words} {found:.0f} {unit}, where {most} are allowed"
-    require(found <= most, words)
+    why = f"{start} {found:.0f} {unit}, where {most} are allowed"
+    require(found <= most, why)
 
 
 def require_same(
@@ -64,15 +66,15 @@ def require_same(
         form: How what was expected is formatted in the message.
         near: The share by which floats may differ.
     """
-    words = f"{case}: it returned {found!r}, expected {expected:{form}}"
-    require(same(found, expected, near), words)
+    why = f"{case}: it returned {found!r}, expected {expected:{form}}"
+    require(same(found, expected, near), why)
 
 
 def require_reference(
     answer: Answer,
     reference: Answer,
     cases: Iterable[tuple[Any, ...]],
-    words: str,
+    case_format: str,
     form: str = "",
     near: float = 1e-6,
 ) -> None:
@@ -82,8 +84,8 @@ def require_reference(
         answer: The function that is checked.
         reference: A function of the same arguments that is right.
         cases: Tuples of arguments; both functions are called with each.
-        words: A format of these arguments that names the case, such as ``"{0}
-            devices, tree={1}"``.
+        case_format: A format of these arguments that names the case, such
+            as ``"{0} devices, tree={1}"``.
         form: How the value of the reference is formatted in the message.
         near: The share by which floats may differ.
     """
@@ -91,7 +93,7 @@ def require_reference(
         found = answer(*case)
         expected = reference(*case)
         require_same(
-            found, expected, words.format(*case), form=form, near=near
+            found, expected, case_format.format(*case), form=form, near=near
         )
 
 

@@ -36,22 +36,24 @@ def draw_all_to_alls() -> Panels:
             _moment(
                 "The routers choose",
                 "each rank has its own tokens",
-                OWN,
-                chosen,
-                "all-to-all: tokens",
+                tokens=OWN,
+                labels=chosen,
+                sent="all-to-all: tokens",
             ),
             _moment(
                 "The experts compute",
                 "tokens are with their experts",
-                arrived,
-                [[f"{t}→{CHOICES[t]}" for t in tokens] for tokens in arrived],
-                "all-to-all: outputs",
+                tokens=arrived,
+                labels=[
+                    [f"{t}→{CHOICES[t]}" for t in tokens] for tokens in arrived
+                ],
+                sent="all-to-all: outputs",
             ),
             _moment(
                 "The outputs are back",
                 "each on the rank of its token",
-                OWN,
-                outputs,
+                tokens=OWN,
+                labels=outputs,
                 heading="outputs",
             ),
         ]
@@ -61,29 +63,37 @@ def draw_all_to_alls() -> Panels:
 def _moment(
     title: str,
     when: str,
+    *,
     tokens: Sequence[Sequence[int]],
-    words: Sequence[Sequence[str]],
+    labels: Sequence[Sequence[str]],
     sent: str = "",
     heading: str = "tokens",
 ) -> Drawing:
     columns = [OF_EXPERTS, Column(heading, X, WIDE)]
     devices = []
     for rank, experts in enumerate(EXPERTS):
-        own = _cells(tokens[rank], words[rank])
+        own = _cells(tokens[rank], labels[rank])
         blocks = named(experts, rank), own
         devices.append(Device(f"rank {rank}", rank, blocks))
     has = [
         f"Rank {rank} has experts {' and '.join(experts)}, and "
-        f"{', '.join(words[rank])}."
+        f"{', '.join(labels[rank])}."
         for rank, experts in enumerate(EXPERTS)
     ]
     if sent:
         has.append(f"Then an {sent}.")
-    arrows = [Sent(0, x=80, ends="both", words=sent)] if sent else []
-    return draw_moment(title, when, columns, devices, arrows, " ".join(has))
+    arrows = [Sent(0, x=80, ends="both", label=sent)] if sent else []
+    return draw_moment(
+        title,
+        when,
+        columns=columns,
+        devices=devices,
+        sent=arrows,
+        description=" ".join(has),
+    )
 
 
-def _cells(tokens: Sequence[int], words: Sequence[str]) -> Cells:
+def _cells(tokens: Sequence[int], labels: Sequence[str]) -> Cells:
     """Return a cell for each token, in the colour of its first rank."""
     home = {token: rank for rank, own in enumerate(OWN) for token in own}
-    return [[Cell(home[t], word) for t, word in zip(tokens, words)]]
+    return [[Cell(home[t], label) for t, label in zip(tokens, labels)]]

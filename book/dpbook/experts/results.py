@@ -60,7 +60,7 @@ def plot_balance(record: Record) -> Picture:
     def draw(ax: Axes) -> None:
         for i, (name, runs) in enumerate(runs_by_remedy(record).items()):
             by_epoch = list(zip(*[run["busiest"] for run in runs]))
-            # Beside each other, so that bars do not hide bars.
+            # Next to each other, so that bars do not hide bars.
             epochs = [1 + e + 0.05 * i for e in range(len(by_epoch))]
             means = [100 * mean(shares) for shares in by_epoch]
             deviations = [100 * stdev(shares) for shares in by_epoch]

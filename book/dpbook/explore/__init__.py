@@ -6,7 +6,7 @@
 ``collectives`` -- an allreduce;
 ``decision`` -- which way to split is the fastest, on a ``way_map``;
 ``ring`` -- a ring of attention, step by step;
-``planner`` -- a layout of a large run, beside the best one;
+``planner`` -- a layout of a large run, compared with the best one;
 ``puzzles`` -- lists to be put into an order;
 ``curves``, ``stacked`` -- curves over a size, and bars of parts;
 ``all`` -- all of them by name, and the function that a page calls.

@@ -34,6 +34,6 @@ def answer(question: str) -> str:
         >>> sorted(json.loads(found))
         ['facts', 'pictures', 'place', 'refused', 'sentence']
     """
-    asked = json.loads(question)
-    check_known("figure", asked["figure"], FIGURES)
-    return FIGURES[asked["figure"]].ask(**asked["settings"]).as_json()
+    request = json.loads(question)
+    check_known("figure", request["figure"], FIGURES)
+    return FIGURES[request["figure"]].ask(**request["settings"]).as_json()

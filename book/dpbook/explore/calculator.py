@@ -294,8 +294,8 @@ def _by_count(fewest: Mapping[str, int | None]) -> str:
     for name, count in fewest.items():
         if count is not None:
             found.setdefault(count, []).append(name)
-    words = [f"{n} {', '.join(found[n])}" for n in sorted(found)]
-    return "; ".join(words) or f"none, up to {MOST_MACHINES:,}"
+    parts = [f"{n} {', '.join(found[n])}" for n in sorted(found)]
+    return "; ".join(parts) or f"none, up to {MOST_MACHINES:,}"
 
 
 def _seconds_of_run(run: Run, cost: LayoutCost) -> float:
@@ -374,14 +374,14 @@ def _verdict(run: Run, cost: LayoutCost, fewest: int | None) -> str:
         )
     parts = cost.memory._asdict()
     most = max(parts, key=lambda part: parts[part])
-    words = (
+    too_large = (
         "It does not fit: the layout that needs the least memory holds "
         f"{held} on its fullest GPU, mostly {MEMORY_WORDS[most]}, and {room} "
         "may be filled."
     )
     if fewest is None:
-        return f"{words} It fits on no number of these machines."
-    return f"{words} It fits on {fewest} of these machines."
+        return f"{too_large} It fits on no number of these machines."
+    return f"{too_large} It fits on {fewest} of these machines."
 
 
 TOKENS = (1, 10, 100, 300, 1000, 2000, 15_000)

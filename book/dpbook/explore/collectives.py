@@ -48,7 +48,7 @@ def show_collective(
     machine = cluster(ranks, OWNERS[link], link)
     times = {n: _seconds(n, num_bytes, machine) for n in COMPARED}
     least = lower_bounds(ranks, num_bytes, _rates(machine)).seconds
-    facts = [(words(name), show_seconds(t)) for name, t in times.items()]
+    facts = [(name_of(name), show_seconds(t)) for name, t in times.items()]
     facts.append(("lower bound, whatever the messages", show_seconds(least)))
     facts.append(("the fastest by size", _winners(machine)))
     pictures = [_draw(algorithm, num_bytes, machine)]
@@ -70,8 +70,8 @@ def _sentence(algorithm: str, times: dict[str, float]) -> str:
     best = min(others, key=times.__getitem__)
     taken = times[algorithm]
     factor = times[algorithm] / times[best]
-    start = f"{words(algorithm).capitalize()}: {show_seconds(taken)}. "
-    other = f"{words(best)} ({show_seconds(times[best])})"
+    start = f"{name_of(algorithm).capitalize()}: {show_seconds(taken)}. "
+    other = f"{name_of(best)} ({show_seconds(times[best])})"
     if abs(factor - 1) < 0.005:
         return f"{start}It takes as long as {other}, to half a per cent."
     if factor > 1:
@@ -82,7 +82,7 @@ def _sentence(algorithm: str, times: dict[str, float]) -> str:
     )
 
 
-def words(algorithm: str) -> str:
+def name_of(algorithm: str) -> str:
     """Return the name of an algorithm in words, "recursive doubling"."""
     if algorithm == "library":
         return "a library's ring"
@@ -109,7 +109,7 @@ def _winners(machine: Cluster) -> str:
     rates = _rates(machine)
     found = []
     for name, sizes in groupby(STEPS, lambda n: choose(p, n, rates).algorithm):
-        found.append((words(name), max(sizes)))
+        found.append((name_of(name), max(sizes)))
     *before, (last, _) = found
     up_to = [
         f"{name} up to {show_bytes(round(n, -3))}, " for name, n in before
@@ -121,7 +121,7 @@ def _draw(algorithm: str, num_bytes: int, machine: Cluster) -> Drawing:
     """Draw seconds over bytes, a curve for each algorithm."""
     sizes = sorted({*STEPS[::4], num_bytes})
     curves = {
-        words(name): [(n, _seconds(name, n, machine)) for n in sizes]
+        name_of(name): [(n, _seconds(name, n, machine)) for n in sizes]
         for name in COMPARED
     }
     values = [t for curve in curves.values() for _, t in curve]
@@ -132,7 +132,7 @@ def _draw(algorithm: str, num_bytes: int, machine: Cluster) -> Drawing:
     x = Axis("bytes on each rank", show_bytes, decades(1e3, 1e9))
     y = Axis("time", show_seconds, decades(min(values), max(values)))
     return draw_curves(
-        curves, title, x, y, mark=num_bytes, chosen=words(algorithm)
+        curves, title, x, y, mark=num_bytes, chosen=name_of(algorithm)
     )
 
 

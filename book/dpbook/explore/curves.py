@@ -49,7 +49,7 @@ class Axis(NamedTuple):
     ticks: Sequence[float]
     logarithmic: bool = True
 
-    def place(self, value: float, start: float, end: float) -> float:
+    def position(self, value: float, start: float, end: float) -> float:
         """Return the pixel of a value, on an axis between two pixels."""
         first = self.ticks[0]
         last = self.ticks[-1]
@@ -112,20 +112,20 @@ def draw_curves(
     key, top = _key(pens)
     bottom = top + 250.0
 
-    def place(a: float, b: float) -> tuple[float, float]:
-        return x.place(a, LEFT, WIDTH - RIGHT), y.place(b, bottom, top)
+    def position(a: float, b: float) -> tuple[float, float]:
+        return x.position(a, LEFT, WIDTH - RIGHT), y.position(b, bottom, top)
 
     parts = [*key, *draw_grid(x, y, top, bottom)]
-    across, _ = place(mark, y.ticks[0])
+    across, _ = position(mark, y.ticks[0])
     dashed = ' stroke-width="1.5" stroke-dasharray="4 3"'
     parts.append(drawing.line(across, top - 6, across, bottom, INK, dashed))
     if behind:
-        points = {a: place(a, b) for a, b in behind.curve}
+        points = {a: position(a, b) for a, b in behind.curve}
         parts += _path(list(points.values()), pens[behind.name])
         ring = f'fill="#ffffff" stroke="{FAINT}" stroke-width="1.5"'
         parts.append(_circle(*points[behind.mark], 8, ring))
     for name, curve in curves.items():
-        points = {a: place(a, b) for a, b in curve}
+        points = {a: position(a, b) for a, b in curve}
         pen = pens[name]
         parts += _path(list(points.values()), pen)
         if mark in points:
@@ -180,7 +180,7 @@ def _circle(x: float, y: float, radius: float, more: str) -> str:
 
 
 def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
-    """Draw a line at each tick, its value beside, and the axes' names.
+    """Draw a line at each tick, with its value, and the axes' names.
 
     Args:
         x: The axis below.
@@ -192,18 +192,18 @@ def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
     right = WIDTH - RIGHT
     parts = [drawing.quiet_text(14, top - 14, y.name)]
     for value in y.ticks:
-        at = y.place(value, bottom, top)
+        at = y.position(value, bottom, top)
         parts.append(drawing.line(left, at, right, at, GRID))
-        words = y.write(value)
-        parts.append(drawing.quiet_text(left - 8, at + 5, words, "end"))
+        label = y.write(value)
+        parts.append(drawing.quiet_text(left - 8, at + 5, label, "end"))
     for value in x.ticks:
-        at = x.place(value, left, right)
+        at = x.position(value, left, right)
         parts.append(drawing.line(at, top, at, bottom, GRID))
-        words = x.write(value)
+        label = x.write(value)
         anchor = "middle"
-        if at + LETTER * len(words) / 2 > WIDTH:
+        if at + LETTER * len(label) / 2 > WIDTH:
             at = WIDTH - 4
             anchor = "end"
-        parts.append(drawing.quiet_text(at, bottom + 19, words, anchor))
+        parts.append(drawing.quiet_text(at, bottom + 19, label, anchor))
     parts.append(drawing.quiet_text(right, bottom + 40, x.name, "end"))
     return parts

@@ -90,15 +90,17 @@ def show_decision(
         numbers: In which format it computes and sends.
     """
     machine = cluster(devices, accelerator, link)
-    batch = _Batch(rows, width, machine, _dtype(numbers, machine))
+    batch = _Batch(
+        rows=rows, width=width, machine=machine, dtype=_dtype(numbers, machine)
+    )
     ways = ONE_DEVICE, *WAYS
     times = {way: batch.estimate(way).seconds for way in ways}
     facts = [(WAY_WORDS[way], _fact(batch, way)) for way in ways]
     in_shards, memory = batch.in_shards()
     room = batch.room
-    words = f"{show_seconds(in_shards)} at best; {_room(memory, room)}"
+    needs = f"{show_seconds(in_shards)} at best; {_room(memory, room)}"
     facts += [
-        ("data parallelism in shards", words),
+        ("data parallelism in shards", needs),
         ("memory of a device", show_bytes(room)),
     ]
     fitting = [way for way in ways if batch.needs(way) < room]
@@ -122,12 +124,12 @@ def _dtype(numbers: str, machine: Cluster) -> str:
 def _fact(batch: _Batch, way: str) -> str:
     """Return how long a step takes, what bounds it, and what it needs."""
     found = batch.estimate(way)
-    words = show_seconds(found.seconds)
+    taken = show_seconds(found.seconds)
     if way != ONE_DEVICE:
         share = found.waiting / found.seconds
-        words += f", {100 * share:.0f} % of it waiting for messages"
+        taken += f", {100 * share:.0f} % of it waiting for messages"
     room = _room(batch.needs(way), batch.room)
-    return f"{words}, bound by {_bound(batch, way)}; {room}"
+    return f"{taken}, bound by {_bound(batch, way)}; {room}"
 
 
 def _room(num_bytes: float, room: float) -> str:
@@ -179,12 +181,12 @@ def _sentence(
     times: dict[str, float], fitting: list[str], in_shards: float
 ) -> str:
     """Return who wins and by how much, and who would fit."""
-    words = _winner(times, fitting)
+    sentence = _winner(times, fitting)
     others = min([times[way] for way in fitting], default=inf)
     if "data" not in fitting and in_shards < others:
         took = show_seconds(in_shards)
-        words += f" In shards data parallelism fits: {took} at best."
-    return words
+        sentence += f" In shards data parallelism fits: {took} at best."
+    return sentence
 
 
 def _winner(times: dict[str, float], fitting: list[str]) -> str:

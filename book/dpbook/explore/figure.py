@@ -22,13 +22,13 @@ from dpkit.units import check_known
 class SettingError(ValueError):
     """Settings that show nothing, and the control or word that is at fault."""
 
-    def __init__(self, words: str, place: str = "") -> None:
-        super().__init__(words)
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(message)
         self.place = place
 
 
 class Number(NamedTuple):
-    """A slider with a field beside it.
+    """A slider with a field next to it.
 
     The slider stands at one of ``stops``, which grow. The field takes any
     number from the first to the last of them; a whole one, if all stops are.
@@ -131,7 +131,7 @@ class Shown:
 
     Attributes:
         pictures: One below the other.
-        facts: A name and a value each, read beside the pictures; or a value
+        facts: A name and a value each, read next to the pictures; or a value
             for each of what is compared.
         sentence: What it comes to. It is spoken after a change.
         refused: Why there is nothing to show; then all else is empty.
@@ -153,12 +153,12 @@ class Shown:
 class Before(NamedTuple):
     """What a reader compares with: what was shown before a control moved.
 
-    ``settings`` are all of them. ``words`` name those that have changed, and
+    ``settings`` are all of them. ``changes`` name those that have changed, and
     what they were: "images: 256, link: pcie3".
     """
 
     settings: Mapping[str, Any]
-    words: str
+    changes: str
 
 
 @dataclass(frozen=True)
@@ -233,12 +233,12 @@ class LiveFigure:
     ) -> Before | None:
         """Return what was before, if that was not the same."""
         was = self._accept(sent)
-        words = [
+        changes = [
             f"{control.label}: {_written(was[name])}"
             for name, control in self.controls.items()
             if was[name] != now[name]
         ]
-        return Before(was, ", ".join(words)) if words else None
+        return Before(was, ", ".join(changes)) if changes else None
 
     def frames(self, **settings: Any) -> list[tuple[dict[str, Any], Shown]]:
         """Return what each first touch shows, with what it sets.
@@ -265,7 +265,7 @@ class LiveFigure:
         the start.
         """
         starts = {**self.start, **settings}
-        told = {
+        fields = {
             "name": self.name,
             "title": self.title,
             "presets": {w: dict(s) for w, s in self.presets.items()},
@@ -280,7 +280,8 @@ class LiveFigure:
                 for name, control in self.controls.items()
             ],
         }
-        return {**told, "keeps_before": True} if self.keeps_before else told
+        more = {"keeps_before": True} if self.keeps_before else {}
+        return {**fields, **more}
 
 
 def _written(value: float | str) -> str:

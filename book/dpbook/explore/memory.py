@@ -48,7 +48,7 @@ def show_memory_of_step(
     examples: int,
     bars: str,
 ) -> Shown:
-    """Show what a device holds at its peak, beside what else it might hold.
+    """Show what a device holds at its peak, and what it would hold otherwise.
 
     Args:
         model: A name in ``NETWORKS``.
@@ -152,12 +152,12 @@ def _sentence(step: Step, layout: Layout) -> str:
     held = step.memory(layout).total
     number = "one GPU" if layout.data == 1 else f"{layout.data:,} GPUs"
     each = "It" if layout.data == 1 else "Each"
-    words = f"ZeRO-{layout.zero} on {number} ({step.gpu}). {each} holds "
-    words += f"{show_memory(int(held))} at the peak, and may hold "
-    words += f"{show_memory(int(step.room))}: "
+    start = f"ZeRO-{layout.zero} on {number} ({step.gpu}). {each} holds "
+    start += f"{show_memory(int(held))} at the peak, and may hold "
+    start += f"{show_memory(int(step.room))}: "
     if held <= step.room:
-        return f"{words}it fits."
-    return f"{words}{show_memory(int(held - step.room))} too much."
+        return f"{start}it fits."
+    return f"{start}{show_memory(int(held - step.room))} too much."
 
 
 _CONTROLS: dict[str, Control] = {

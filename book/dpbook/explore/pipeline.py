@@ -53,7 +53,12 @@ def show_pipeline(
     steps = []
     for name in names:
         per_device = stages if name == "interleaved" else 1
-        plan = by_name(name, devices, devices * per_device, micro_batches)
+        plan = by_name(
+            name,
+            num_devices=devices,
+            num_stages=devices * per_device,
+            num_micro_batches=micro_batches,
+        )
         seconds = {kind: t / 1000 / per_device for kind, t in ms.items()}
         timeline = replay(plan, seconds, hop / 1000, label=name)
         # Kept for backward: the inputs of a device's share of the network, so

@@ -1,4 +1,4 @@
-"""A plan for a case, live: the reader's layout beside the best one."""
+"""A plan for a case, live: the reader's layout, compared with the best."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -120,9 +120,9 @@ def show_planner(
     case = Case(net, examples, machine, host=PROGRAM_HOSTS[program])
     data = devices // (cut["tensor"] * cut["pipeline"] * cut["context"])
     layout = Layout(data, zero=int(zero), **cut)
-    for is_wrong, place, words in _faults(case, layout):
+    for is_wrong, setting, reason in _faults(case, layout):
         if is_wrong:
-            raise SettingError(words, place)
+            raise SettingError(reason, setting)
     mine = plan(case, layout)
     found = search(case)
     rows = {"yours": mine} | ({"best": found.plans[0]} if found.plans else {})
@@ -147,7 +147,7 @@ def _pictures(case: Case, rows: dict[str, LayoutCost]) -> list[Drawing]:
 
 
 def _faults(case: Case, layout: Layout) -> Iterator[tuple[bool, str, str]]:
-    """Yield what may be wrong: whether it is, the setting, the words."""
+    """Yield what may be wrong: whether it is, the setting, and why."""
     t = layout.tensor
     p = layout.pipeline
     c = layout.context
@@ -159,18 +159,18 @@ def _faults(case: Case, layout: Layout) -> Iterator[tuple[bool, str, str]]:
     yield layout.data == 0, "pipeline", f"too few devices {cut}"
     most = gcd(NODE, net.most_tensor)
     group = f"(tensor: {t}, a divisor of: {most})"
-    words = f"tensor groups have to divide the heads and the node {group}"
-    yield most % t > 0, "tensor", words
+    reason = f"tensor groups have to divide the heads and the node {group}"
+    yield most % t > 0, "tensor", reason
     left = count % (t * c * p) > 0
     yield left, "pipeline", f"devices are left over {cut}"
     shared = c > 1 and not isinstance(net, Planned)
-    words = f"this network has no sequences to share (context: {c})"
-    yield shared, "context", words
-    place = "chunks" if p <= net.num_blocks else "pipeline"
+    reason = f"this network has no sequences to share (context: {c})"
+    yield shared, "context", reason
+    setting = "chunks" if p <= net.num_blocks else "pipeline"
     few = f"(layers: {net.num_blocks}, stages: {p * v})"
     # At each end of a pipeline a layer may be missing.
     beyond = p > net.num_blocks or p * v > net.num_blocks + 2
-    yield beyond, place, f"too few layers {few}"
+    yield beyond, setting, f"too few layers {few}"
     yield from _faults_of_batch(case, layout)
     again = layout.recompute == "full" and "full" not in net.recompute
     yield again, "recompute", "this network is not counted with recomputation"
@@ -183,12 +183,12 @@ def _faults_of_batch(
 ) -> Iterator[tuple[bool, str, str]]:
     d, _, p, b, v = layout[:5]
     sizes = f"examples: {case.batch}, replicas: {d}, micro-batch: {b}"
-    words = f"the micro-batches do not fill the batch ({sizes})"
-    yield case.batch % (d * b) > 0, "micro_batch", words
+    reason = f"the micro-batches do not fill the batch ({sizes})"
+    yield case.batch % (d * b) > 0, "micro_batch", reason
     m = case.micro_batches(layout)
     sizes = f"stages: {v}, pipeline: {p}, micro-batches: {m}"
-    words = f"several stages go round in a pipeline as a whole ({sizes})"
-    yield v > 1 and (p == 1 or m % p > 0), "chunks", words
+    reason = f"several stages go round in a pipeline as a whole ({sizes})"
+    yield v > 1 and (p == 1 or m % p > 0), "chunks", reason
 
 
 def _facts(
@@ -231,35 +231,35 @@ def how_exact(case: Case, layout: Layout) -> tuple[str, str]:
     """Return how far off published steps of such layouts were."""
     name = case.cluster.accelerator.name
     sharded = layout.zero == 3
-    words = "none is published that was compared"
+    factors = "none is published that was compared"
     if (name, sharded) in FACTORS:
         mean, most = FACTORS[name, sharded]
-        words = f"{mean:g} on average, {most:g} at most"
+        factors = f"{mean:g} on average, {most:g} at most"
     what = "with ZeRO-3" if sharded else "without ZeRO-3"
-    return f"published steps on {name} {what} were off by a factor of", words
+    return f"published steps on {name} {what} were off by a factor of", factors
 
 
 def _sentence(case: Case, mine: LayoutCost, found: SearchResult) -> str:
     took = show_seconds(mine.seconds.total)
     if mine.memory.total > case.room:
         reason = why_not(case, mine.layout)
-        words = f"Yours, {reason} {_what_would_fit(case, mine.layout)}"
+        yours = f"Yours, {reason} {_what_would_fit(case, mine.layout)}"
     else:
-        words = f"Yours fits and takes {took}."
+        yours = f"Yours fits and takes {took}."
     if not found.plans:
-        return f"{words} No layout fits on these devices."
+        return f"{yours} No layout fits on these devices."
     best = found.plans[0]
     if mine.seconds.total <= best.seconds.total * 1.001:
         lost = _lost(mine) if mine.memory.total <= case.room else ""
-        return f"{words} No layout that fits is faster.{lost}"
+        return f"{yours} No layout that fits is faster.{lost}"
     seconds = show_seconds(best.seconds.total)
-    words = f"{words} The best takes {seconds}."
+    yours = f"{yours} The best takes {seconds}."
     if (
         mine.memory.total > case.room
         or mine.seconds.total < best.seconds.total
     ):
-        return words
-    return f"{words} {why(best, mine)}"
+        return yours
+    return f"{yours} {why(best, mine)}"
 
 
 def _lost(mine: LayoutCost) -> str:
@@ -289,11 +289,11 @@ def _what_would_fit(case: Case, layout: Layout) -> str:
     if not found:
         return "No control, moved alone, makes it fit."
     # "pipeline: devices in a row" is called "pipeline" here.
-    words = [
+    ways = [
         f"{CONTROLS[name].label.split(':')[0]}: {value}"
         for name, (_, value) in sorted(found.items(), key=lambda x: x[1][0])
     ]
-    return f"It would fit with {', or with '.join(words)}."
+    return f"It would fit with {', or with '.join(ways)}."
 
 
 def _moved(case: Case, layout: Layout, name: str, value: Any) -> Layout:

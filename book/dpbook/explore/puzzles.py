@@ -44,8 +44,8 @@ def _marked(run: Callable[[], object], words: list[str], name: str) -> None:
         run()
     except ValueError as error:
         text = str(error).replace("(", " ").split()
-        place = next((word for word in text if word in words), name)
-        raise SettingError(str(error), place) from None
+        at_fault = next((word for word in text if word in words), name)
+        raise SettingError(str(error), at_fault) from None
 
 
 def show_order(order: str) -> Shown:
@@ -149,10 +149,10 @@ def show_buckets(buckets: str) -> Shown:
     given = [word for line in lines for word in line]
     for word, wanted in zip(given, GRADIENTS):
         if word != wanted:
-            words = (
+            why = (
                 f"{wanted} has to leave before {word}: backward makes it first"
             )
-            raise SettingError(words, word)
+            raise SettingError(why, word)
     counts = [len(line) for line in lines]
     end, largest = reduced(counts)
     return Shown(
@@ -203,11 +203,11 @@ def show_messages(steps: str) -> Shown:
         sources = [word[0] for word in line]
         for word in line:
             if int(word[0]) not in has:
-                words = f"in step {step} rank {word[0]} has nothing to send"
-                raise SettingError(words, word)
+                why = f"in step {step} rank {word[0]} has nothing to send"
+                raise SettingError(why, word)
             if sources.count(word[0]) > 1:
-                words = f"in step {step} rank {word[0]} sends twice"
-                raise SettingError(words, word)
+                why = f"in step {step} rank {word[0]} sends twice"
+                raise SettingError(why, word)
         has |= {int(word[-1]) for word in line}
     check_broadcast(plan)
     timeline = replay_plan(plan, 250, ideal_cluster(8, Rates(2e-6, 1e-9)))

@@ -71,7 +71,9 @@ def show_ring(
             "tokens",
         )
     alone = alone_seconds(tokens * devices)
-    steps = ring_steps(devices, balanced, alone, hop_seconds(tokens, link))
+    steps = ring_steps(
+        devices, balanced=balanced, alone=alone, hop=hop_seconds(tokens, link)
+    )
     end = max(s.end for s in steps)
     label = f"{devices} × a100, {link}, {layout}"
     return Shown(
@@ -79,8 +81,8 @@ def show_ring(
             _draw_pairs(devices, balanced, step),
             _draw_steps(steps, step, label),
         ],
-        _facts(steps, devices, balanced, end),
-        _sentence(steps, balanced, alone, end),
+        _facts(steps, k=devices, balanced=balanced, end=end),
+        _sentence(steps, balanced=balanced, alone=alone, end=end),
     )
 
 
@@ -99,7 +101,7 @@ def _computing(steps: Sequence[RingStep], rank: int) -> float:
 
 
 def _facts(
-    steps: Sequence[RingStep], k: int, balanced: bool, end: float
+    steps: Sequence[RingStep], *, k: int, balanced: bool, end: float
 ) -> list[tuple[str, ...]]:
     """Return a line for each rank; the first one has their names."""
     facts: list[tuple[str, ...]] = [
@@ -130,12 +132,12 @@ def _said(pairs: Sequence[Meeting]) -> str:
     keys: dict[int, list[str]] = {}
     for pair in pairs:
         keys.setdefault(pair.query, []).append(str(pair.key))
-    words = [f"{q} sees {', '.join(of)}" for q, of in keys.items()]
-    return " and ".join(words) or "nothing"
+    parts = [f"{q} sees {', '.join(of)}" for q, of in keys.items()]
+    return " and ".join(parts) or "nothing"
 
 
 def _sentence(
-    steps: Sequence[RingStep], balanced: bool, alone: float, end: float
+    steps: Sequence[RingStep], *, balanced: bool, alone: float, end: float
 ) -> str:
     """Return how much faster the ring is, and what is lost."""
     k = 1 + max(s.rank for s in steps)
@@ -205,29 +207,31 @@ def _draw_pairs(k: int, balanced: bool, step: int) -> drawing.Drawing:
             chosen = number == step
             parts += [
                 part
-                for pair in meetings(owner, number, k, balanced)
+                for pair in meetings(owner, number, k=k, balanced=balanced)
                 if pair.query == piece
-                for part in _square(pair, y, size, number, chosen)
+                for part in _square(
+                    pair, y=y, size=size, number=number, chosen=chosen
+                )
             ]
     layout = BALANCED if balanced else IN_ORDER
     title = f"pieces of queries that see pieces of keys, {layout}"
-    spoken = [
-        f"rank {rank}: {_said(list(meetings(rank, step, k, balanced)))}"
-        for rank in range(k)
+    in_step = [
+        list(meetings(rank, step, k=k, balanced=balanced)) for rank in range(k)
     ]
+    spoken = [f"rank {r}: {_said(pairs)}" for r, pairs in enumerate(in_step)]
     title += f"; in step {step} {'; '.join(spoken)}"
     return drawing.page(parts, top + num * size + 14, title)
 
 
 def _square(
-    pair: Meeting, y: float, size: float, number: int, chosen: bool
+    pair: Meeting, *, y: float, size: float, number: int, chosen: bool
 ) -> list[str]:
     """Draw a pair; of one that the mask divides, the half that is seen."""
     x = LEFT + pair.key * size
     fill = drawing.VIOLET if chosen else PALE
     inner = size - 1
-    words = f"queries {pair.query}, keys {pair.key}: step {number}"
-    tip = f"<title>{words}</title>"
+    tip_text = f"queries {pair.query}, keys {pair.key}: step {number}"
+    tip = f"<title>{tip_text}</title>"
     if pair.masked:
         corners = " ".join(
             f"{drawing.number(a)},{drawing.number(b)}"

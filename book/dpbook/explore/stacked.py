@@ -52,12 +52,14 @@ def stacked_bars(
     end = drawing.WIDTH - RIGHT
     for name, row in rows.items():
         total = show(fsum(row.values()))
-        parts += _bar(row, left, y, scale, show)
+        parts += _bar(row, x=left, y=y, scale=scale, show=show)
         parts.append(drawing.text(14, y + 16, name))
         parts.append(drawing.text(end, y + 16, total, "end"))
         y += STEP
     if limit:
-        parts += _limit(left + limit[1] * scale, top, y, limit, show)
+        parts += _limit(
+            x=left + limit[1] * scale, top=top, y=y, limit=limit, show=show
+        )
         y += 22
     return drawing.page(parts, y + 2, title)
 
@@ -75,6 +77,7 @@ def _head(names: list[str], title: str) -> tuple[list[str], float]:
 
 def _bar(
     row: Mapping[str, float],
+    *,
     x: float,
     y: float,
     scale: float,
@@ -85,13 +88,14 @@ def _bar(
         width = size * scale
         if width >= 0.5:
             shape = drawing.box(x, y, max(width - 1, 0.5), BAR, fill)
-            words = drawing.escape(f"{name}: {show(size)}")
-            boxes.append(f"{shape[:-2]}><title>{words}</title></rect>")
+            tooltip = drawing.escape(f"{name}: {show(size)}")
+            boxes.append(f"{shape[:-2]}><title>{tooltip}</title></rect>")
         x += width
     return boxes
 
 
 def _limit(
+    *,
     x: float,
     top: float,
     y: float,
@@ -99,8 +103,8 @@ def _limit(
     show: Callable[[float], str],
 ) -> list[str]:
     dashed = ' stroke-width="2" stroke-dasharray="5 3"'
-    words = f"{limit[0]}: {show(limit[1])}"
+    label = f"{limit[0]}: {show(limit[1])}"
     return [
         drawing.line(x, top, x, y, drawing.INK, dashed),
-        drawing.text(x, y + 14, words, "end"),
+        drawing.text(x, y + 14, label, "end"),
     ]

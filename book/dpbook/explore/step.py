@@ -85,8 +85,8 @@ def show_step(before: Before | None = None, **settings: Any) -> Shown:
         was = compute(**before.settings)
         took = show_seconds(was.shown.seconds)
         facts.insert(1, ("a step before", took))
-        sentence += f" Before ({before.words}) a step took {took}"
-        title += f"; before ({before.words}): {_spoken(was)}"
+        sentence += f" Before ({before.changes}) a step took {took}"
+        title += f"; before ({before.changes}): {_spoken(was)}"
         if was.longest <= FAR * steps.longest:
             behind = was
             sentence += "."
@@ -223,11 +223,11 @@ def _draw_step(steps: Steps, label: str) -> Drawing:
     k = steps.machine.num_devices
     drawn = sorted({0, min(1, k - 1), k - 1})
     names = {f"device {r}" for r in drawn} | {"host"}
-    stretches = [s for s in step.stretches if s.place in names]
-    issued = max(s.end for s in stretches if s.place == "host")
+    stretches = [s for s in step.stretches if s.device in names]
+    issued = max(s.end for s in stretches if s.device == "host")
     if issued < step.seconds:
         wait = Stretch(
-            place="host",
+            device="host",
             stream="launches",
             what="wait",
             start=issued,
@@ -240,10 +240,10 @@ def _draw_step(steps: Steps, label: str) -> Drawing:
     for s in stretches:
         if s.end == s.start:
             continue
-        kind = "launch" if s.place == "host" else KINDS.get(s.what, s.what)
+        kind = "launch" if s.device == "host" else KINDS.get(s.what, s.what)
         kind = "wait" if s.what == "wait" else kind
         span = Span(
-            device=s.place,
+            device=s.device,
             stream=s.stream,
             name=s.what,
             kind=kind,
@@ -252,7 +252,7 @@ def _draw_step(steps: Steps, label: str) -> Drawing:
         )
         spans.append(span)
         bar = Bar(span, start=s.start, end=s.end, busy=s.busy, count=s.count)
-        rows.setdefault((s.place, s.stream), []).append(bar)
+        rows.setdefault((s.device, s.stream), []).append(bar)
     return draw_timeline(Record(spans, label=label), 0.0, rows)
 
 

@@ -167,7 +167,13 @@ def regions(
 
         def ask(i: int, width: int = width) -> tuple[str, bool]:
             rows = round(ROWS[i])
-            way = winner(rows, width, depth, machine, dtype)
+            way = winner(
+                rows=rows,
+                width=width,
+                depth=depth,
+                cluster=machine,
+                dtype=dtype,
+            )
             step = estimate(
                 way,
                 rows=rows,
@@ -204,8 +210,13 @@ def draw_map(
         marks: Rows and width -> the way that won where it was simulated.
         dtype: In what is computed and sent.
     """
-    where = machine.accelerator.name, machine.link.name
-    found = regions(machine.num_devices, *where, depth, dtype)
+    found = regions(
+        machine.num_devices,
+        accelerator=machine.accelerator.name,
+        link=machine.link.name,
+        depth=depth,
+        dtype=dtype,
+    )
     taken = [*(marks or ()), *([here] if here else ())]
     parts = [_ground(region, GROUNDS[region.way]) for region in found]
     full = [region for region in found if not region.fits]
@@ -221,8 +232,8 @@ def draw_map(
         y = BOTTOM + 40
         parts.append(drawing.box(14, y - 12, 26, 14, "url(#full)"))
         parts.append(drawing.quiet_text(46, y, FULL))
-    for place, way in (marks or {}).items():
-        parts.append(_words(*place, MARKS[way], 16))
+    for point, way in (marks or {}).items():
+        parts.append(_label(*point, MARKS[way], 16))
     if here:
         x, y = _at(*here)
         ring = f'cx="{drawing.number(x)}" cy="{drawing.number(y)}" r="8"'
@@ -235,7 +246,8 @@ def draw_map(
 
 
 def _at(rows: float, width: float) -> tuple[float, float]:
-    return X.place(rows, LEFT, WIDTH - RIGHT), Y.place(width, BOTTOM, TOP)
+    x = X.position(rows, LEFT, WIDTH - RIGHT)
+    return x, Y.position(width, BOTTOM, TOP)
 
 
 def _ground(region: Region, fill: str) -> str:
@@ -257,9 +269,9 @@ def _ground(region: Region, fill: str) -> str:
 
 
 def _name(
-    words: str, rows: Regions, taken: Sequence[tuple[float, float]]
+    name: str, rows: Regions, taken: Sequence[tuple[float, float]]
 ) -> str:
-    """Write words in a wide row of a region, away from what is drawn."""
+    """Write a name in a wide row of a region, away from what is drawn."""
     enough = max(r.high / r.low for r in rows) ** 0.7
     inner = [r for r in rows if WIDTHS[0] < r.width < WIDTHS[-1]] or rows
     long = [r for r in inner if r.high / r.low >= enough] or inner
@@ -270,10 +282,10 @@ def _name(
         return min([2.0, *far]), -abs(long.index(row) - len(long) // 2)
 
     _, width, low, high, _ = max(long, key=room)
-    return _words((low * high) ** 0.5, width, words, 13)
+    return _label((low * high) ** 0.5, width, name, 13)
 
 
-def _words(rows: float, width: float, words: str, size: int) -> str:
+def _label(rows: float, width: float, label: str, size: int) -> str:
     x, y = _at(rows, width)
     more = f' font-size="{size}"'
-    return drawing.text(x, y + size / 3, words, "middle", more)
+    return drawing.text(x, y + size / 3, label, "middle", more)

@@ -57,20 +57,34 @@ def gradient_sum(algorithm: str, num_bytes: int, cluster: Cluster) -> Sum:
     others = k - 1
     if algorithm == "library":
         taken = library_seconds("allreduce", range(k), num_bytes, cluster)
-        return Sum(k if one else 1, 0, taken, taken)
+        return Sum(
+            launches=k if one else 1, views=0, seconds=taken, last=taken
+        )
     copy = copy_seconds(cluster.link, num_bytes)
     if algorithm == "star":
         add = operation_seconds(
             cluster.accelerator, flops=0, num_bytes=3 * num_bytes
         )
         views = 2 * k + 4 * others if one else 2 + 2 * others
-        return Sum(3 * others, views, others * (2 * copy + add), copy)
+        return Sum(
+            launches=3 * others,
+            views=views,
+            seconds=others * (2 * copy + add),
+            last=copy,
+        )
     free = replace(cluster, host=FREE_HOST)
     taken = ring_seconds(num_bytes, free, "sum")
     last = copy_seconds(cluster.link, num_bytes / k)
     if one:
-        return Sum(3 * k * others, 2 * k + 4 * k * others, taken, last)
-    return Sum(5 * others, 2 + 4 * others, taken, last)
+        return Sum(
+            launches=3 * k * others,
+            views=2 * k + 4 * k * others,
+            seconds=taken,
+            last=last,
+        )
+    return Sum(
+        launches=5 * others, views=2 + 4 * others, seconds=taken, last=last
+    )
 
 
 def bucket_seconds(algorithm: str, num_bytes: int, cluster: Cluster) -> float:

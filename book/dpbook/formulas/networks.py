@@ -28,9 +28,9 @@ class Counted(NamedTuple):
     views: int  #: that the host makes before, which launch nothing
     launches: int
     flops: float  #: times b
-    more_flops: float  #: besides
+    more_flops: float  #: in addition, whatever b is
     num_bytes: float  #: times b
-    more_bytes: float  #: besides
+    more_bytes: float  #: in addition, whatever b is
     dtype: str
     convolution: str  #: its class, as for ``operation_seconds``
 
@@ -142,4 +142,9 @@ def phase(
         alone = max(launching, alone) + taken
         computing += taken
     launches = sum(o.launches for o in operations)
-    return Phase(launching, computing, alone, launches)
+    return Phase(
+        launching=launching,
+        computing=computing,
+        alone=alone,
+        launches=launches,
+    )

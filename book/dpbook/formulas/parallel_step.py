@@ -36,7 +36,7 @@ BUCKET_SIZES = 2**20, 25 * 2**20  # of the first bucket, of the others
 class Stretch:
     """What a host or a device is at for a while, and how much of it."""
 
-    place: str  # "host", "device 0"
+    device: str  # "host", "device 0"
     stream: str
     what: str
     start: float  # seconds since the step began
@@ -79,16 +79,16 @@ class ParallelStep:
         """How many operations and copies one host launches."""
         return sum(s.count for s in self._of("host", "launches"))
 
-    def busy(self, place: str, stream: str) -> float:
+    def busy(self, device: str, stream: str) -> float:
         """Return the seconds that a row of the timeline is busy.
 
-        ``place`` and ``stream`` name the row: "host" and "launches".
+        ``device`` and ``stream`` name the row: "host" and "launches".
         """
-        return fsum(s.busy for s in self._of(place, stream))
+        return fsum(s.busy for s in self._of(device, stream))
 
-    def _of(self, place: str, stream: str) -> list[Stretch]:
-        where = place, stream
-        return [s for s in self.stretches if (s.place, s.stream) == where]
+    def _of(self, device: str, stream: str) -> list[Stretch]:
+        where = device, stream
+        return [s for s in self.stretches if (s.device, s.stream) == where]
 
 
 def parallel_step(
@@ -100,7 +100,7 @@ def parallel_step(
 ) -> ParallelStep:
     """Return a step of data parallelism, on all devices of a cluster.
 
-    Images come from pinned memory. Beside simulated steps it is within 10 %
+    Images come from pinned memory. It is within 10 % of simulated steps
     (``tests/book/test_parallel_step.py``).
 
     Args:
@@ -225,7 +225,12 @@ class _Run:
             launches += each.launches
             alone = max(alone, launching + each.last)
             sending += each.seconds
-        part = Phase(launching, sending, alone, launches)
+        part = Phase(
+            launching=launching,
+            computing=sending,
+            alone=alone,
+            launches=launches,
+        )
         end = part.end(self.issued, begun)
         when = max(begun, self.issued), end
         count = len(self.network.gradients)
@@ -305,10 +310,20 @@ class _Run:
         busy: float | None = None,
         count: int = 1,
     ) -> None:
-        place = "host" if r < 0 else f"device {r}"
+        device = "host" if r < 0 else f"device {r}"
         seconds = when[1] - when[0] if busy is None else busy
-        stretch = Stretch(place, stream, what, *when, seconds, count)
-        self.stretches.append(stretch)
+        start, end = when
+        self.stretches.append(
+            Stretch(
+                device,
+                stream,
+                what,
+                start=start,
+                end=end,
+                busy=seconds,
+                count=count,
+            )
+        )
 
 
 def buckets_of(gradients: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -51,7 +51,7 @@ def pieces_of(rank: int, k: int, balanced: bool) -> list[int]:
 
 
 def meetings(
-    rank: int, step: int, k: int, balanced: bool
+    rank: int, step: int, *, k: int, balanced: bool
 ) -> Iterator[Meeting]:
     """Yield the pairs of pieces that a rank computes in a step.
 
@@ -72,12 +72,14 @@ def share(rank: int, k: int, balanced: bool) -> tuple[int, int]:
         >>> share(3, 4, balanced=False), share(3, 4, balanced=True)
         ((7, 32), (16, 128))
     """
-    halves = sum(_halves(rank, step, k, balanced) for step in range(k))
+    halves = sum(
+        _halves(rank, step, k=k, balanced=balanced) for step in range(k)
+    )
     return halves, 2 * _num_pieces(k, balanced) ** 2
 
 
 def ring_steps(
-    k: int, balanced: bool, alone: float, hop: float
+    k: int, *, balanced: bool, alone: float, hop: float
 ) -> list[RingStep]:
     """Return all steps of all ranks, in the order of the steps.
 
@@ -102,10 +104,11 @@ def ring_steps(
     for number in range(k):
         steps = [
             RingStep(
-                rank,
-                number,
-                starts[rank],
-                starts[rank] + of_half * _halves(rank, number, k, balanced),
+                rank=rank,
+                number=number,
+                start=starts[rank],
+                end=starts[rank]
+                + of_half * _halves(rank, number, k=k, balanced=balanced),
             )
             for rank in range(k)
         ]
@@ -122,9 +125,12 @@ def ring_steps(
     return found
 
 
-def _halves(rank: int, step: int, k: int, balanced: bool) -> int:
+def _halves(rank: int, step: int, *, k: int, balanced: bool) -> int:
     """Return how many halves of pairs a rank computes in a step."""
-    return sum(1 if m.masked else 2 for m in meetings(rank, step, k, balanced))
+    return sum(
+        1 if m.masked else 2
+        for m in meetings(rank, step, k=k, balanced=balanced)
+    )
 
 
 def _num_pieces(k: int, balanced: bool) -> int:

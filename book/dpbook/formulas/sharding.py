@@ -129,9 +129,9 @@ def peak_parts(
 def update_peak(num_blocks: int, block: float, root: float, k: int) -> float:
     """Return the bytes alive while Adam updates a shard of everything.
 
-    Beside parameters, gradients and the two averages, Adam's ``foreach`` has
-    one value for each parameter: the root of the second average. On few
-    devices this is more than :func:`peak_parts`.
+    In addition to parameters, gradients and the two averages, Adam's
+    ``foreach`` has one value for each parameter: the root of the second
+    average. On few devices this is more than :func:`peak_parts`.
 
     Args:
         num_blocks: How many blocks there are.

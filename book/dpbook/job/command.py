@@ -174,8 +174,8 @@ def _train(
     try:
         train_to(run, num_steps, checkpoints, options.checkpoint_every)
     except KeyboardInterrupt:
-        told = _how_to_go_on(run, checkpoints) if ranks.rank == 0 else ""
-        _end(told, status=INTERRUPTED)
+        advice = _how_to_go_on(run, checkpoints) if ranks.rank == 0 else ""
+        _end(advice, status=INTERRUPTED)
     seconds = time.monotonic() - start
     tell(f"{num_steps - first} steps in {seconds:.1f} s")
     correct = run.count_correct(test_set)

@@ -21,35 +21,36 @@ def draw_lost_process() -> Panels:
             _moment(
                 "Step 8",
                 "every rank has its own rows",
-                ["step 8"] * 3,
-                [
+                weights=["step 8"] * 3,
+                sent=[
                     Sent(0, X, "up", "rank 0 saves"),
                     Sent(1, X, "both", "gradients, averaged"),
                     Sent(2, X, "both"),
                 ],
-                "Each rank has four of twelve rows, and all weights. The "
-                "ranks average their gradients. Rank 0 saves the weights of "
-                "step 8 in a file.",
+                description="Each rank has four of twelve rows, and all "
+                "weights. The ranks average their gradients. Rank 0 saves the "
+                "weights of step 8 in a file.",
             ),
             _moment(
                 "A process is lost",
                 "the others cannot go on",
-                ["step 10", "", "step 10"],
-                [],
-                "Rank 1 is lost. Ranks 0 and 2 have the weights of step 10, "
-                "and wait. The file has those of step 8.",
+                weights=["step 10", "", "step 10"],
+                sent=[],
+                description="Rank 1 is lost. Ranks 0 and 2 have the weights "
+                "of step 10, and wait. The file has those of step 8.",
             ),
             _moment(
                 "All start again",
                 "from the file, on any machines",
-                ["step 8"] * 3,
-                [
+                weights=["step 8"] * 3,
+                sent=[
                     Sent(0, X, "down", "rank 0 reads"),
                     Sent(1, X, "down", "and sends on"),
                     Sent(2, X, "down"),
                 ],
-                "Rank 0 reads the file and sends its contents to the other "
-                "ranks. All have the weights of step 8, and their rows.",
+                description="Rank 0 reads the file and sends its contents to "
+                "the other ranks. All have the weights of step 8, and their "
+                "rows.",
             ),
         ]
     )
@@ -58,9 +59,10 @@ def draw_lost_process() -> Panels:
 def _moment(
     title: str,
     when: str,
+    *,
     weights: Sequence[str],
     sent: Sequence[Sent],
-    words: str,
+    description: str,
 ) -> Drawing:
     """Draw the file and the ranks; one without weights is lost."""
     devices = [Device("a file", None, [[], named(["step 8"], 0)])]
@@ -69,4 +71,11 @@ def _moment(
         if not has:
             blocks = [[[Cell(None)]], [[Cell(None, "lost")]]]
         devices.append(Device(f"rank {rank}", rank, blocks))
-    return draw_moment(title, when, COLUMNS, devices, sent, words)
+    return draw_moment(
+        title,
+        when,
+        columns=COLUMNS,
+        devices=devices,
+        sent=sent,
+        description=description,
+    )

@@ -188,7 +188,7 @@ class Run:
         return int(count)
 
 
-def _seed(*words: object) -> int:
+def _seed(*parts: object) -> int:
     """Return a seed of 63 bits that depends on all words."""
-    digest = hashlib.sha256(repr(words).encode()).digest()
+    digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:8]) >> 1

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 
-def forms(whole: Any, place: str = "state") -> dict[str, str]:
+def forms(whole: Any, path: str = "state") -> dict[str, str]:
     """Return the kind of each part of a state, and the shapes of tensors.
 
     Example:
@@ -19,12 +19,12 @@ def forms(whole: Any, place: str = "state") -> dict[str, str]:
         {'state': 'dict', 'state/w': 'float32 of shape (2, 3)'}
     """
     if isinstance(whole, Tensor):
-        return {place: _form(whole)}
+        return {path: _form(whole)}
     if not isinstance(whole, Mapping):
-        return {place: type(whole).__name__}
-    found = {place: "dict"}
+        return {path: type(whole).__name__}
+    found = {path: "dict"}
     for key, part in whole.items():
-        found |= forms(part, f"{place}/{key}")
+        found |= forms(part, f"{path}/{key}")
     return found
 
 
@@ -46,15 +46,15 @@ def check_fit(state: Any, wanted: Mapping[str, str]) -> None:
     except RecursionError as error:  # a dictionary may hold itself
         raise ValueError("does not fit this run (nested too deep)") from error
     extra = {p for p, form in found.items() if "shape" in form} - wanted.keys()
-    for place in (*wanted, *sorted(extra)):
-        there, here = (f.get(place, "none") for f in (found, wanted))
+    for path in (*wanted, *sorted(extra)):
+        there, here = (f.get(path, "none") for f in (found, wanted))
         if there != here:
             raise ValueError(
-                f"does not fit this run ({place}: {there} there, {here} here)"
+                f"does not fit this run ({path}: {there} there, {here} here)"
             )
 
 
-def not_finite(whole: Any, place: str = "state") -> str:
+def not_finite(whole: Any, path: str = "state") -> str:
     """Return the first tensor of a state with a value that is not finite.
 
     Returns:
@@ -70,10 +70,10 @@ def not_finite(whole: Any, place: str = "state") -> str:
     if isinstance(whole, Tensor):
         total = whole.numel()
         if count := total - int(whole.isfinite().sum()):
-            return f"{place}: {count} of {total} values are not finite"
+            return f"{path}: {count} of {total} values are not finite"
     elif isinstance(whole, Mapping):
         for key, part in whole.items():
-            if found := not_finite(part, f"{place}/{key}"):
+            if found := not_finite(part, f"{path}/{key}"):
                 return found
     return ""
 

@@ -47,10 +47,10 @@ def plot_errors(ways: Mapping[str, Mapping[int, Sequence[float]]]) -> Picture:
     """
 
     def draw(ax: Axes) -> None:
-        for place, (way, by_k) in enumerate(ways.items()):
+        for number, (way, by_k) in enumerate(ways.items()):
             i = list(RULES).index(way)
-            # Beside each other, so that bars do not hide bars.
-            shift = 2 ** (0.12 * (place - (len(ways) - 1) / 2))
+            # Next to each other, so that bars do not hide bars.
+            shift = 2 ** (0.12 * (number - (len(ways) - 1) / 2))
             xs = [shift * k for k in by_k]
             for x, errors in zip(xs, by_k.values()):
                 dots = [x] * len(errors)
@@ -124,7 +124,7 @@ def draw_one_large_step(k: int = 4) -> Panels:
     alone = draw_lanes(
         "One device",
         [device(0, *steps)],
-        words=f"It takes {k} steps with {size} images each.",
+        description=f"It takes {k} steps with {size} images each.",
         cut=f"{k} steps with {size} images",
         width=300,
     )
@@ -138,8 +138,8 @@ def draw_one_large_step(k: int = 4) -> Panels:
             Arrow((rank, 1), (rank + 1, 1), "summed", both=True)
             for rank in range(k - 1)
         ],
-        f"Each has {size} of the images. They sum their gradients, and take "
-        f"one step with all {k * size}.",
+        description=f"Each has {size} of the images. They sum their "
+        f"gradients, and take one step with all {k * size}.",
         cut=f"one step with {k * size} images",
         width=300,
     )

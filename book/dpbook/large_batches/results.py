@@ -97,5 +97,5 @@ def fit(batches: Sequence[int], steps: Sequence[float]) -> tuple[float, float]:
         )
     us = [1 / s for s in steps]
     vs = [1 / (b * s) for b, s in zip(batches, steps, strict=True)]
-    least, a = fit_two(us, vs, [1.0] * len(us))
+    least, a = fit_two(us, vs, totals=[1.0] * len(us))
     return least, a / least

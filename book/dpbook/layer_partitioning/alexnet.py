@@ -77,7 +77,12 @@ def alexnet(
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for i, name in enumerate(LAYERS):
         groups = 1 if i == 0 or name in talk else num_towers
-        conv = _convolution(widths[i], widths[i + 1], KERNELS[i], groups)
+        conv = _convolution(
+            inputs=widths[i],
+            outputs=widths[i + 1],
+            kernel=KERNELS[i],
+            groups=groups,
+        )
         nn.init.kaiming_normal_(conv.weight, generator=generator)
         nn.init.zeros_(conv.get_parameter("bias"))
         layers[name] = conv
@@ -101,7 +106,7 @@ def _check_talk(talk: Collection[str]) -> None:
 
 
 def _convolution(
-    inputs: int, outputs: int, kernel: int, groups: int
+    *, inputs: int, outputs: int, kernel: int, groups: int
 ) -> nn.Conv2d:
     """Return a layer that keeps the size of images, or covers all of them."""
     padding = kernel // 2 if kernel > 2 else 0

@@ -31,8 +31,8 @@ def check_sequence_parallel_norm(answer: Answer) -> None:
         _require_tensors(found, expected, ranks, case)
         seen = [own.seen for own in norms]
         shares = even_sizes(length, k)
-        words = f"{case}: the devices norm {seen} positions, where {shares} do"
-        require(sorted(seen) == sorted(shares), words)
+        why = f"{case}: the devices norm {seen} positions, where {shares} do"
+        require(sorted(seen) == sorted(shares), why)
         # A rank's own positions go to or come from k - 1 others, and it has
         # those of the others. 7 positions on 3 devices: 2 * 3 + 7 - 2 = 11.
         most = (k - 1) * max(shares) + length - length // k
@@ -65,9 +65,9 @@ def _require_tensors(
     is_list = isinstance(found, list | tuple) and len(found) == k
     require(is_list, f"it returned {kind}, not a list of {k} tensors")
     for rank, (tensor, device) in enumerate(zip(found, ranks, strict=True)):
-        words = f"{case}: what rank {rank} has does not lie on {device}"
+        why = f"{case}: what rank {rank} has does not lie on {device}"
         there = isinstance(tensor, Tensor) and tensor.device == device
-        require(there, words)
+        require(there, why)
         right = tensor.shape == expected.shape and torch.allclose(
             tensor.cpu(), expected, atol=1e-5
         )
@@ -88,8 +88,8 @@ def check_gradient_norm(answer: Answer) -> None:
         require(found is not None, "it returned None, not a number")
         expected = float(torch.cat([weight.flatten(), *biases]).norm())
         norm = float(found)
-        words = f"it returned {norm:.4f}, expected {expected:.4f}"
-        require(abs(norm - expected) < 1e-4, f"on {k} devices {words}")
+        why = f"it returned {norm:.4f}, expected {expected:.4f}"
+        require(abs(norm - expected) < 1e-4, f"on {k} devices {why}")
         limit = 8 * (k + len(copies))
         require_sent(traffic.sent.total(), limit, f"on {k} devices")
 
@@ -105,8 +105,8 @@ def check_likeliest_words(answer: Answer) -> None:
         with Traffic() as traffic:
             found = answer(shards)
         expected = (scores == scores.amax(1, keepdim=True)).int().argmax(1)
-        words = f"it returned {found!r}, not a tensor on {ranks[0]}"
-        require(isinstance(found, Tensor) and found.device == ranks[0], words)
+        why = f"it returned {found!r}, not a tensor on {ranks[0]}"
+        require(isinstance(found, Tensor) and found.device == ranks[0], why)
         case = f"{num_words} words on {k} devices"
         wrong = (found.cpu() != expected).nonzero().flatten().tolist()
         require(not wrong, f"{case}: examples {wrong} are wrong")

@@ -47,9 +47,9 @@ def draw_mlp() -> drawing.Drawing:
         top += band_height(held, with_shapes=True)
         if device == 0:
             parts += arrow(y.middle, top + 4, top + BETWEEN - 4, "both")
-            words = "allreduce: the parts of y are summed"
+            label = "allreduce: the parts of y are summed"
             at = top + BETWEEN / 2 + 5
-            parts.append(drawing.text(y.middle - 12, at, words, "end"))
+            parts.append(drawing.text(y.middle - 12, at, label, "end"))
             top += BETWEEN
     title = "two layers split over 2 devices"
     return drawing.page(parts, top + 8, title, WIDTH)
@@ -78,7 +78,7 @@ def draw_loss_in_parts() -> Panels:
 
 
 def _last_layer(
-    title: str, sent: Sequence[str], words: str, gathered: bool
+    title: str, sent: Sequence[str], description: str, gathered: bool
 ) -> drawing.Drawing:
     """Draw x W = z on two devices, W and z by columns."""
     sizes = {"x": (4, 2), "W": (2, 8), "z": (4, 8)}
@@ -98,7 +98,7 @@ def _last_layer(
                 at += 16
             top += BETWEEN
     has = "Both devices have x, and each has half of the columns of W."
-    return panel(parts, LOSS_WIDTH, top + 2, f"{title}. {has} {words}")
+    return panel(parts, LOSS_WIDTH, top + 2, f"{title}. {has} {description}")
 
 
 def draw_towers(layers: Sequence[str], talk: Collection[str]) -> Picture:

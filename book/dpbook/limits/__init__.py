@@ -1,6 +1,6 @@
 """What the page ``limits`` runs.
 
-``comparisons`` -- predictions beside measurements, and decisions: the record;
+``comparisons`` -- predictions and measurements, and decisions: the record;
 ``trust`` -- which question each class of work may be asked, and why;
 ``tables`` -- speeds and speed-ups, before and now, what is not modelled;
 ``pictures`` -- predicted over measured, by class of work;

@@ -84,16 +84,16 @@ RESNET = Case(
 SMALL_LLAMA = Case(
     "Llama, 0.16 billion",
     small_llama,
-    shape=(1_024,),
-    classes=50_304,
+    shape=(SMALL.length,),
+    classes=SMALL.vocabulary,
     batch_size=8,
     bfloat16=False,
 )
 LARGE_LLAMA = Case(
     "Llama, 0.9 billion",
     large_llama,
-    shape=(2_048,),
-    classes=32_000,
+    shape=(LARGE.length,),
+    classes=LARGE.vocabulary,
     batch_size=1,
     bfloat16=True,
 )

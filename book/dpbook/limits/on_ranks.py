@@ -46,6 +46,6 @@ def why_not(program: Callable[[], object]) -> str:
         launch(program, 2)
     except RuntimeError as error:
         cause = error.__cause__ or error
-        words = str(cause).split(";")[0].split("`by")[0].replace("`", "")
-        return f"{type(cause).__name__}: {words}".rstrip(": ")
+        message = str(cause).split(";")[0].split("`by")[0].replace("`", "")
+        return f"{type(cause).__name__}: {message}".rstrip(": ")
     return "it works"

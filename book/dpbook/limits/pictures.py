@@ -72,8 +72,8 @@ def plot_comparisons(
             _draw_work(ax, [r for r in drawn if r.work == work], style)
             ax.plot([], [], label=work, **style)
         ax.set(xlabel="measured", ylabel="predicted / measured")
-        place: Any = {"loc": "upper left", "bbox_to_anchor": (-0.19, -0.16)}
-        ax.legend(**place, ncols=2, columnspacing=0.8, handletextpad=0.1)
+        position: Any = {"loc": "upper left", "bbox_to_anchor": (-0.19, -0.16)}
+        ax.legend(**position, ncols=2, columnspacing=0.8, handletextpad=0.1)
 
     return Picture(draw, f"predicted by measured: {', '.join(looks)}", SIZE)
 

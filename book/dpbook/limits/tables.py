@@ -160,7 +160,7 @@ def before_table(found: Comparisons, path: str | Path) -> Table:
 
 
 def scripts_table(path: str | Path, only_eager: bool = False) -> Table:
-    """Return forecasts of scripts' steps beside the steps that were timed.
+    """Return forecasts of scripts' steps, and the steps that were timed.
 
     Args:
         path: That of ``forecasts_of_scripts.json``.
@@ -234,7 +234,7 @@ ONE_GPU = "convolutions", "grouped convolutions", "depthwise convolutions"
 
 
 def lost_table(found: Comparisons) -> Table:
-    """Return what eight GPUs of a node lose, beside what could explain it."""
+    """Return what eight GPUs of a node lose, and what could explain it."""
     alone = {
         (row.subject, row.hardware): row.measured
         for row in found.of(*ONE_GPU).rows

@@ -34,17 +34,30 @@ def _ring_step(step: int, num_ranks: int) -> Drawing:
         blocks = named([str(rank)], rank), named([str(block)], block)
         devices.append(Device(f"rank {rank}", rank, blocks))
         meet.append(f"queries {rank} meet keys and values {block}")
-    words = f"{', '.join(meet)}. "
+    description = f"{', '.join(meet)}. "
     if step == num_ranks - 1:
         return draw_moment(
-            f"Step {step}", "nothing is sent", RING, devices, [], words
+            f"Step {step}",
+            "nothing is sent",
+            columns=RING,
+            devices=devices,
+            sent=[],
+            description=description,
         )
     sent = [Sent(above, x=180, ends="down") for above in range(num_ranks - 1)]
-    words += "Each rank sends its keys and values on to the next rank, and "
-    words += "the last rank sends its own to the first."
+    description += (
+        "Each rank sends its keys and values on to the next rank, and "
+    )
+    description += "the last rank sends its own to the first."
     when = "each block goes on to the next rank"
     return draw_moment(
-        f"Step {step}", when, RING, devices, sent, words, back_to_first=True
+        f"Step {step}",
+        when,
+        columns=RING,
+        devices=devices,
+        sent=sent,
+        description=description,
+        back_to_first=True,
     )
 
 
@@ -55,8 +68,8 @@ def draw_scores(k: int = 4) -> Picture:
         for balanced in (False, True):
             left = 1.45 * balanced
             _draw_square(ax, k, balanced, left)
-            words = "head and tail" if balanced else "in order"
-            ax.text(left + 0.5, -0.06, words, ha="center")
+            label = "head and tail" if balanced else "in order"
+            ax.text(left + 0.5, -0.06, label, ha="center")
             ax.text(left + 0.5, 1.03, "keys →", ha="center", va="top")
         ax.set(xlim=(-0.3, 2.5), ylim=(1.12, -0.15), aspect="equal")
         ax.axis("off")

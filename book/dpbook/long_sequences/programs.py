@@ -72,7 +72,7 @@ def largest_difference(
 
 
 class Block(nn.Module):
-    """Attention and two dense layers, each beside what it changes."""
+    """Attention and two dense layers, each added to its input."""
 
     def __init__(self, num_heads: int = 4) -> None:
         super().__init__()

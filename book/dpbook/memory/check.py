@@ -19,8 +19,8 @@ def check_largest_batch(answer: Answer) -> None:
                 raise torch.OutOfMemoryError("out of memory")
 
         found = answer(step)
-        words = f"batches of up to {limit} fit; it returned {found}"
-        require(found == limit, words)
+        why = f"batches of up to {limit} fit; it returned {found}"
+        require(found == limit, why)
         enough = 2 * limit.bit_length() + 3
-        words = f"{len(attempts)} attempts to find {limit}, where {enough} do"
-        require(len(attempts) <= enough, f"it took {words}")
+        why = f"{len(attempts)} attempts to find {limit}, where {enough} do"
+        require(len(attempts) <= enough, f"it took {why}")

@@ -23,11 +23,13 @@ def draw_held() -> Panels:
     """
     lanes = [Lane("", [Block(part, at) for at, part in enumerate(PARTS)])]
     said = []
-    for (name, words), colour in zip(HELD.items(), COLOURS):
-        blocks = [Block(word, at) for at, word in enumerate(words) if word]
+    for (name, labels), colour in zip(HELD.items(), COLOURS):
+        blocks = [Block(label, at) for at, label in enumerate(labels) if label]
         lanes.append(Lane(name, blocks, colour))
-        what = [f"{part}: {word}" for part, word in zip(PARTS, words) if word]
+        what = [
+            f"{part}: {label}" for part, label in zip(PARTS, labels) if label
+        ]
         said.append(f"{name.replace(chr(10), ' ')}, {', '.join(what)}")
     title = "One step on one device"
-    drawn = draw_lanes(title, lanes, words="; ".join(said) + ".")
+    drawn = draw_lanes(title, lanes, description="; ".join(said) + ".")
     return Panels([drawn], in_a_row=1, width=24)

@@ -4,7 +4,7 @@
 ``layouts`` -- how a mesh of ranks is cut, and who has which rows;
 ``engines`` -- PyTorch's engines, applied to the model by a layout;
 ``training`` -- a step on a layout, gradients clipped, and checkpoints;
-``programs`` -- what each rank runs, and one device beside it;
+``programs`` -- what each rank runs, and what one device runs;
 ``traffic`` -- the bytes that a layout sends, by formula;
 ``runs`` -- layouts on simulated nodes: seconds, bytes and memory;
 ``forecasts`` -- what the planner says of the same layouts;

@@ -109,11 +109,11 @@ class Layout:
         wrong = "" if self.order == ORDER else f", {self.names[-1]} innermost"
         return (sizes or "one device") + again + wrong
 
-    def stage(self, place: int, num_blocks: int) -> range:
+    def stage(self, number: int, num_blocks: int) -> range:
         """Return the blocks of a stage.
 
         Args:
-            place: Which stage.
+            number: Which stage.
             num_blocks: The blocks of the whole model.
 
         Example:
@@ -123,9 +123,9 @@ class Layout:
             range(4, 6)
         """
         if self.cut:
-            first = sum(self.cut[:place])
-            return range(first, first + self.cut[place])
-        bounds = [num_blocks * i // self.pp for i in (place, place + 1)]
+            first = sum(self.cut[:number])
+            return range(first, first + self.cut[number])
+        bounds = [num_blocks * i // self.pp for i in (number, number + 1)]
         return range(*bounds)
 
 
@@ -142,8 +142,8 @@ def place_in(mesh: DeviceMesh, name: str) -> int:
     """Return the place of this rank along a dimension, 0 if it has none."""
     if name not in (mesh.mesh_dim_names or ()):
         return 0
-    place: int = mesh.get_local_rank(name)
-    return place
+    own: int = mesh.get_local_rank(name)
+    return own
 
 
 def own_rows(layout: Layout, mesh: DeviceMesh, num_rows: int) -> slice:

@@ -35,8 +35,8 @@ def draw_each_way() -> Panels:
                 models=(UPPER, LOWER),
                 batches=(WHOLE, WHOLE),
                 sent="activations, gradients",
-                words="Rank 0 has the first two of four blocks, rank 1 the "
-                "last two. Both take the whole batch.",
+                description="Rank 0 has the first two of four blocks, rank 1 "
+                "the last two. Both take the whole batch.",
             ),
             _two_ranks(
                 "fsdp = 2",
@@ -44,8 +44,8 @@ def draw_each_way() -> Panels:
                 models=(LEFT, RIGHT),
                 batches=(UPPER, LOWER),
                 sent="shards, gradients",
-                words="Each rank keeps half of each block, and takes half of "
-                "the batch.",
+                description="Each rank keeps half of each block, and takes "
+                "half of the batch.",
             ),
             _two_ranks(
                 "tp = 2",
@@ -53,8 +53,8 @@ def draw_each_way() -> Panels:
                 models=(LEFT, RIGHT),
                 batches=(WHOLE, WHOLE),
                 sent="sums in each layer",
-                words="Each rank has half of each block, and takes the whole "
-                "batch.",
+                description="Each rank has half of each block, and takes the "
+                "whole batch.",
             ),
         ]
     )
@@ -66,16 +66,22 @@ def _two_ranks(
     models: Sequence[Sequence[str]],
     batches: Sequence[Sequence[str]],
     sent: str,
-    words: str,
+    description: str,
 ) -> Drawing:
     ranks = [
         Device(f"rank {rank}", rank, [grid(model, rank), grid(batch, rank)])
         for rank, (model, batch) in enumerate(zip(models, batches))
     ]
-    arrows = [Sent(0, x=84, ends="both", words=sent)]
-    words = f"{words} They send {sent}."
+    arrows = [Sent(0, x=84, ends="both", label=sent)]
+    description = f"{description} They send {sent}."
     return draw_moment(
-        title, when, COLUMNS, ranks, arrows, words, cell_height=9
+        title,
+        when,
+        columns=COLUMNS,
+        devices=ranks,
+        sent=arrows,
+        description=description,
+        cell_height=9,
     )
 
 
@@ -94,15 +100,15 @@ def plot_groups(ranks: list[Groups], on_node: int) -> Picture:
             ax.text(-0.7, y, name, ha="right", va="center")
             for i, group in enumerate(groups_of(ranks, name)):
                 for rank in group:
-                    place = rank + 0.3 * (rank // on_node) - 0.5, y - 0.4
+                    corner = rank + 0.3 * (rank // on_node) - 0.5, y - 0.4
                     ax.add_patch(
                         Rectangle(
-                            place, 1, 0.8, facecolor=TINTS[i % 4],
+                            corner, 1, 0.8, facecolor=TINTS[i % 4],
                             edgecolor=COLOURS[i % 4],
                         )
                     )  # fmt: skip
                     ax.text(
-                        place[0] + 0.5, y, f"{rank} {'abcdefgh'[i]}",
+                        corner[0] + 0.5, y, f"{rank} {'abcdefgh'[i]}",
                         ha="center", va="center",
                     )  # fmt: skip
         for node in range(len(ranks) // on_node):

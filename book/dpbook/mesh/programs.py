@@ -32,8 +32,8 @@ def text(sizes: Sizes, num_rows: int = NUM_ROWS) -> tuple[Tensor, Tensor]:
     """Return tokens (b, s) and those that come next, equal on all ranks."""
     generator = torch.Generator().manual_seed(1)
     shape = num_rows, sizes.length + 1
-    words = torch.randint(sizes.vocabulary, shape, generator=generator)
-    return words[:, :-1].contiguous(), words[:, 1:].contiguous()
+    tokens = torch.randint(sizes.vocabulary, shape, generator=generator)
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
 def new_model(sizes: Sizes) -> Llama:

@@ -78,6 +78,6 @@ def parameters_of_parts(sizes: Sizes, tp: int) -> int:
     keys = sizes.width * sizes.key_heads // sizes.heads
     attention = 2 * sizes.width * (sizes.width + keys)
     block = attention + 3 * sizes.width * sizes.inner
-    words = 2 * sizes.vocabulary * sizes.width
+    embeddings = 2 * sizes.vocabulary * sizes.width
     norms = (2 * sizes.blocks + 1) * sizes.width
-    return sizes.blocks * block + words + tp * norms
+    return sizes.blocks * block + embeddings + tp * norms

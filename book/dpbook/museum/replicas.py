@@ -1,4 +1,4 @@
-"""Bugs of replicas and shards; a step on k devices beside that of one."""
+"""Bugs of replicas and shards: a step on k devices, and one on one device."""
 
 from collections.abc import Sequence
 from itertools import combinations

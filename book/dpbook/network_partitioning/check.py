@@ -26,10 +26,10 @@ def check_accumulate(answer: Answer) -> None:
             ratio = float(grad.norm() / gradient.norm())
             wrong = f"{ratio:.3f} times as long as it should be"
             require(near, f"{case}: a gradient is wrong, {wrong}")
-        words = f"{case}: it returned {found}, the loss is {expected.item()}"
-        require(abs(float(found) - expected.item()) < 1e-10, words)
-        words = f"{case}: it keeps the activations of {max(kept)} at once"
-        require(max(kept) == 1, f"{words}, where one is enough")
+        why = f"{case}: it returned {found}, the loss is {expected.item()}"
+        require(abs(float(found) - expected.item()) < 1e-10, why)
+        why = f"{case}: it keeps the activations of {max(kept)} at once"
+        require(max(kept) == 1, f"{why}, where one is enough")
 
 
 def _count_kept(net: nn.Sequential) -> list[int]:

@@ -123,7 +123,9 @@ def step_seconds(
         return copy_seconds(link, stages[stage].num_bytes) if link else 0.0
 
     schedule = reversed_gpipe(run.num_stages, m)
-    return replayed_seconds(schedule, seconds, hop, ahead)
+    return replayed_seconds(
+        schedule, seconds=seconds, hop_seconds=hop, ahead_seconds=ahead
+    )
 
 
 def reversed_gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
@@ -135,6 +137,7 @@ def reversed_gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
 
 def replayed_seconds(
     schedule: Schedule,
+    *,
     seconds: Callable[[Action], float],
     hop_seconds: Callable[[int], float],
     ahead_seconds: Callable[[Action], float],

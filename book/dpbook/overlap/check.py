@@ -28,10 +28,10 @@ def check_accumulated_step(answer: Answer) -> None:
             assert p.grad is not None
             assert q.grad is not None
             away = float((p.grad.cpu() - q.grad).abs().max())
-            words = f"{away:.0e} away from the mean over all batches"
-            require(away < 1e-12, f"a gradient of replica {rank} is {words}")
+            why = f"{away:.0e} away from the mean over all batches"
+            require(away < 1e-12, f"a gradient of replica {rank} is {why}")
     # Shards come from the CPU, which is no message; a loss may be gathered.
     allowed = once + (len(batches) - 1) * 2
-    words = f"it sent {messages} messages, where {allowed} do"
+    why = f"it sent {messages} messages, where {allowed} do"
     hint = "only the last batch needs an allreduce"
-    require(messages <= allowed, f"{words}: {hint}")
+    require(messages <= allowed, f"{why}: {hint}")

@@ -45,9 +45,9 @@ def draw_buckets() -> Panels:
     drawn = draw_lanes(
         "Backward, and a link that sends",
         lanes,
-        words="Backward goes from layer 4 to layer 1. With one bucket the "
-        "link waits until backward ends. With two and with four buckets it "
-        "sends during backward, and pays a latency for each.",
+        description="Backward goes from layer 4 to layer 1. With one bucket "
+        "the link waits until backward ends. With two and with four buckets "
+        "it sends during backward, and pays a latency for each.",
     )
     return Panels([drawn], in_a_row=1, width=24)
 
@@ -64,8 +64,8 @@ def messages(count: int) -> list[Block]:
         names = LAYERS[bucket * size : (bucket + 1) * size]
         start = max(free, COMPUTE * size * (bucket + 1))
         if start > free:
-            words = "waits" if start - free > 2 else ""
-            blocks.append(Block(words, free, start - free, is_idle=True))
+            label = "waits" if start - free > 2 else ""
+            blocks.append(Block(label, free, start - free, is_idle=True))
         blocks.append(Block("", start, LATENCY))
         blocks.append(Block(", ".join(names), start + LATENCY, SEND * size))
         free = start + LATENCY + SEND * size

@@ -18,22 +18,23 @@ def draw_both_runs() -> Panels:
                 "torchrun",
                 "on a machine with four GPUs",
                 simulated=False,
-                words="Each of four processes has 8 examples, and a model on "
-                "its GPU, cuda:0 to cuda:3. The gradients are averaged.",
+                description="Each of four processes has 8 examples, and a "
+                "model on its GPU, cuda:0 to cuda:3. The gradients are "
+                "averaged.",
             ),
             _run(
                 "python -m dpkit torchrun",
                 "on a computer without a GPU",
                 simulated=True,
-                words="The same four processes. The GPUs cuda:0 to cuda:3 are "
-                "simulated.",
+                description="The same four processes. The GPUs cuda:0 to "
+                "cuda:3 are simulated.",
             ),
         ],
         in_a_row=2,
     )
 
 
-def _run(title: str, when: str, simulated: bool, words: str) -> Drawing:
+def _run(title: str, when: str, simulated: bool, description: str) -> Drawing:
     devices = []
     for process in range(4):
         gpu = f"cuda:{process}"
@@ -41,8 +42,15 @@ def _run(title: str, when: str, simulated: bool, words: str) -> Drawing:
         blocks = named(["8"], process), model
         devices.append(Device(f"process {process}", process, blocks))
     sent = [
-        Sent(0, x=94, ends="both", words="gradients, averaged"),
+        Sent(0, x=94, ends="both", label="gradients, averaged"),
         Sent(1, x=94, ends="both"),
         Sent(2, x=94, ends="both"),
     ]
-    return draw_moment(title, when, COLUMNS, devices, sent, words)
+    return draw_moment(
+        title,
+        when,
+        columns=COLUMNS,
+        devices=devices,
+        sent=sent,
+        description=description,
+    )

@@ -60,8 +60,10 @@ def _stage(stage: int, top: float) -> Iterator[str]:
     second = top + DEVICE_HEIGHT + BETWEEN
     left = LEFTS[0] + DEVICE_WIDTH
     for replica, y in enumerate((top, second)):
-        for place, x in enumerate(LEFTS):
-            yield from _device(stage, replica, place, x, y)
+        for member, x in enumerate(LEFTS):
+            yield from _device(
+                stage=stage, replica=replica, member=member, x=x, y=y
+            )
         middle = y + DEVICE_HEIGHT / 2
         yield from level_arrow(left + 3, LEFTS[1] - 3, middle)
         yield text((left + LEFTS[1]) / 2, middle - 8, "sums", "middle")
@@ -73,16 +75,16 @@ def _stage(stage: int, top: float) -> Iterator[str]:
 
 
 def _device(
-    stage: int, replica: int, place: int, x: float, y: float
+    *, stage: int, replica: int, member: int, x: float, y: float
 ) -> Iterator[str]:
     # The tensor group is inside, then the replicas, then the stages.
-    device = 4 * stage + 2 * replica + place
+    device = 4 * stage + 2 * replica + member
     colour = colour_of(stage)
     yield box(x, y, DEVICE_WIDTH, DEVICE_HEIGHT, colour, GROUND)
     ink = f'{BOLD} fill="{colour}"'
     yield text(x + 8, y + 16, f"device {device}", more=ink)
     halves = "##..", "..##"
-    model = [halves[place] if i // 2 == stage else "...." for i in range(4)]
+    model = [halves[member] if i // 2 == stage else "...." for i in range(4)]
     batch = ["#" if i // 2 == replica else "." for i in range(4)]
     grids = [
         ("model", model, x + 8, MODEL),

@@ -63,7 +63,7 @@ def llama3_steps(record: Mapping[str, Any]) -> Iterator[PublishedStep]:
 
 
 def readings_table(record: Mapping[str, Any]) -> Table:
-    """Return planned seconds beside both readings of a published rate."""
+    """Return planned seconds, and both readings of a published rate."""
     rows = []
     for step in llama3_steps(record):
         planned = step.case.seconds(step.layout).total
@@ -73,9 +73,9 @@ def readings_table(record: Mapping[str, Any]) -> Table:
             "TFLOP/s": f"{step.teraflops:.0f}",
             "planned, s": f"{planned:.1f}",
         }
-        for words, masked in (("all pairs", False), ("half of them", True)):
+        for counted, masked in (("all pairs", False), ("half of them", True)):
             seconds = step.seconds(masked)
-            row[f"{words}, s"] = f"{seconds:.1f}"
-            row[f"off by, {words}"] = show_factor(planned / seconds)
+            row[f"{counted}, s"] = f"{seconds:.1f}"
+            row[f"off by, {counted}"] = show_factor(planned / seconds)
         rows.append(row)
     return table(rows)

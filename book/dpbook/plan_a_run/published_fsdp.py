@@ -49,12 +49,14 @@ class MeasuredRate(NamedTuple):
 def fsdp_steps(record: Mapping[str, Any]) -> Iterator[MeasuredRate]:
     """Yield the steps of a record, the table ``fsdp2`` of ``plans.json``."""
     for name, count, b, batch, rate, again in record["a100"]:
-        layers, h, heads, keys, inner, words, sequence = record["sizes"][name]
+        layers, h, heads, keys, inner, vocabulary, sequence = record["sizes"][
+            name
+        ]
         network = Planned(
             layers=layers,
             hidden=h,
             heads=heads,
-            vocabulary=words,
+            vocabulary=vocabulary,
             sequence=sequence,
             feed_forward=inner,
             key_heads=keys,

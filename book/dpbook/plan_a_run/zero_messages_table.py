@@ -43,12 +43,12 @@ def zero_messages_table(
             )
             machine = nodes_of("a100", count)
             line = {"network": name.split()[0], "GPUs": f"{count:,}"}
-            for words, (messages, overlap) in WAYS.items():
+            for way, (messages, overlap) in WAYS.items():
                 case = Case(
                     NETWORKS[name], batch, machine, zero_messages=messages
                 )
                 hidden = layout._replace(overlap=overlap)
-                line[words] = f"{case.seconds(hidden).total:.1f}"
+                line[way] = f"{case.seconds(hidden).total:.1f}"
             of_step = measured[line["network"], f"{count:,} A100"]
             lines.append(line | {"measured": f"{of_step:.1f}"})
     return table(lines)

@@ -45,7 +45,7 @@ each, with 2g numbers in keys and values, and t devices share the heads::
 
 Where backward gathers the inputs of a layer's products again, a product that
 runs meanwhile takes the time of the gather, or hides a part of it
-(``work._products_beside``).
+(``work._hiding_products``).
 
 Not modelled: what messages take from the arithmetic that they overlap with,
 the heat of a GPU, waiting for data, faults; in memory: what an allocator and
@@ -374,7 +374,12 @@ class Case:
             gradients += 2 * GRADIENT_BYTES * whole
         kept = self.blocks_in_flight(layout, rank) * block.counts.kept
         activations = kept + block.counts.again + ends.counts.kept
-        return StepMemory(weights, gradients, state, activations)
+        return StepMemory(
+            weights=weights,
+            gradients=gradients,
+            state=state,
+            activations=activations,
+        )
 
     def _held(self, layout: Layout, rank: int, number: float) -> Held:
         """Return what a device of PyTorch's engines has.
@@ -500,10 +505,15 @@ class Case:
         halves = ("reduce_scatter", "allgather")
         names = halves if layout.sequence_parallel else ("allreduce",)
         sums = counts.num_sums * fsum(
-            self._sum(name, t, 1, counts.summed) for name in names
+            self._sum(name, ranks=t, stride=1, n=counts.summed)
+            for name in names
         )
         again = fsum(
-            max(0.0, self._sum("allgather", t, 1, counts.summed) - hidden)
+            max(
+                0.0,
+                self._sum("allgather", ranks=t, stride=1, n=counts.summed)
+                - hidden,
+            )
             for hidden in self._hiding(counts)
         )
         rows = experts.exchange_seconds(layout, counts.sent_rows, self.cluster)
@@ -511,14 +521,20 @@ class Case:
 
     def _sequence_messages(self, layout: Layout, counts: Counts) -> float:
         """Return the seconds in which devices share keys and values."""
-        shared = layout.context, layout.tensor, counts.keys_and_values
-        gather = self._sum("allgather", *shared)
-        scatter = self._sum("reduce_scatter", *shared)
+        gather, scatter = (
+            self._sum(
+                name,
+                ranks=layout.context,
+                stride=layout.tensor,
+                n=counts.keys_and_values,
+            )
+            for name in ("allgather", "reduce_scatter")
+        )
         return counts.num_gathers * gather + scatter
 
     def _hiding(self, counts: Counts) -> Iterator[float]:
-        """Yield the seconds of each product beside which inputs come again."""
-        for flops in counts.beside:
+        """Yield the seconds of each product that hides a gather of inputs."""
+        for flops in counts.hiding_flops:
             yield product_seconds(
                 flops,
                 count=1,
@@ -527,7 +543,7 @@ class Case:
                 sustained=self.kept_rate,
             )
 
-    def _sum(self, name: str, ranks: int, stride: int, n: float) -> float:
+    def _sum(self, name: str, *, ranks: int, stride: int, n: float) -> float:
         """Return the seconds of a collective on evenly spaced devices.
 
         Many layouts ask for the same, so that it is computed once.
@@ -550,7 +566,7 @@ class Case:
         if layout.tensor > 1 and not layout.sequence_parallel:
             t = layout.tensor
             whole = layout.tensor * block.counts.border
-            seconds += self._sum("allgather", t, 1, whole)
+            seconds += self._sum("allgather", ranks=t, stride=1, n=whole)
         return seconds
 
     def _update(self, layout: Layout) -> float:
@@ -591,7 +607,9 @@ class Case:
             num_bytes = of_block.gradient_bytes * number
             return self._each(count, "reduce_scatter", shared, num_bytes)
         name = "reduce_scatter" if layout.zero else "allreduce"
-        return self._sum(name, copies, stride, GRADIENT_BYTES * number)
+        return self._sum(
+            name, ranks=copies, stride=stride, n=GRADIENT_BYTES * number
+        )
 
     def _gathering(self, layout: Layout, shared: SharedParameters) -> float:
         """Return the seconds of gathering weights: once a step or m times."""
@@ -602,7 +620,7 @@ class Case:
             count = of_block.gathers * self.blocks_of(layout)
             num_bytes *= of_block.gathered
             return self._each(count, "allgather", shared, num_bytes)
-        return self._sum("allgather", copies, stride, num_bytes)
+        return self._sum("allgather", ranks=copies, stride=stride, n=num_bytes)
 
     def _each(
         self, count: int, name: str, shared: SharedParameters, num_bytes: float
@@ -612,5 +630,7 @@ class Case:
         Each goes round the whole ring of those that have the same.
         """
         _, copies, stride = shared
-        ring = self._sum(name, copies, stride, num_bytes / count)
+        ring = self._sum(
+            name, ranks=copies, stride=stride, n=num_bytes / count
+        )
         return count * (ring + self.zero_messages.host_seconds(copies))

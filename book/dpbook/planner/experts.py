@@ -192,7 +192,7 @@ def exchange_seconds(
         3.8 ms
     """
     e, u = layout.expert, layout.expert_tensor
-    seconds = all_to_all_seconds(e, u, num_bytes, cluster)
+    seconds = all_to_all_seconds(p=e, stride=u, n=num_bytes, cluster=cluster)
     # What is gathered one way is scattered the other: each time one of them.
     seconds += even_seconds(
         "allgather", p=u, stride=1, n=u * num_bytes, cluster=cluster

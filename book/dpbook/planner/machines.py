@@ -47,11 +47,11 @@ class Machine:
     @property
     def options(self) -> str:
         """The options of ``dpkit torchrun`` for GPUs like these."""
-        words = f"--accelerator {self.accelerator} --link {self.link}"
+        options = f"--accelerator {self.accelerator} --link {self.link}"
         preset = ACCELERATORS[self.accelerator]
         if preset.memory_bytes != self.gigabytes * 2**30:
-            words += f" --memory {self.gigabytes}"
-        return words
+            options += f" --memory {self.gigabytes}"
+        return options
 
     def cluster(self, count: int) -> Cluster:
         """Return so many of these machines, joined by their network."""

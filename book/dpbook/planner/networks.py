@@ -25,7 +25,7 @@ class Planned(Transformer):
     most_micro_batch: ClassVar[int] = 16
     #: The fewest tokens that a device has of a sequence which it shares: as
     #: many as in the longest sequences of Llama 3. With fewer, messages would
-    #: take long beside their attention (the chapter on long sequences).
+    #: take longer than their attention hides (the chapter on long sequences).
     least_tokens: ClassVar[int] = 8192
 
     @property
@@ -135,8 +135,8 @@ def _of_2022(layers: int, hidden: int, heads: int) -> Planned:
 def _llama(
     layers: int, hidden: int, heads: int, inner: int, s: int, keys: int = 8
 ) -> Planned:
-    words = 32_000 if s == 4096 else 128_256
-    sizes = layers, hidden, heads, words, s, inner, keys
+    vocabulary = 32_000 if s == 4096 else 128_256
+    sizes = layers, hidden, heads, vocabulary, s, inner, keys
     return Planned(*sizes, gated=True, tied=False, dropout=False)
 
 

@@ -53,7 +53,7 @@ class Held(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Bytes besides those that are always there."""
+    """Bytes in addition to those that are always there."""
 
     weights: float
     gradients: float

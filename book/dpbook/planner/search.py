@@ -153,12 +153,12 @@ def why_not(case: Case, layout: Layout) -> str:
     parts = held._asdict()
     most = max(parts, key=lambda part: parts[part])
     sizes = f"{show_memory(int(held.total))}, {show_memory(int(over))} more"
-    words = f"{name} does not fit: it holds {sizes} than may be filled."
+    reason = f"{name} does not fit: it holds {sizes} than may be filled."
     part = f"{MEMORY_WORDS[most]}, {show_memory(int(parts[most]))}"
     blocks = ""
     if most == "activations":
         blocks = _blocks(case, layout, over)
-    return f"{words} Most are {part}{blocks}."
+    return f"{reason} Most are {part}{blocks}."
 
 
 def _blocks(case: Case, layout: Layout, over: float) -> str:
@@ -171,8 +171,8 @@ def _blocks(case: Case, layout: Layout, over: float) -> str:
     """
     count = case.blocks_in_flight(layout, case.fullest(layout))
     fewer = count - ceil(over / case.parts(layout).block.counts.kept)
-    words = f", of {count:.0f} blocks at once"
-    return f"{words}; those of {fewer:.0f} would fit" if fewer > 0 else words
+    text = f", of {count:.0f} blocks at once"
+    return f"{text}; those of {fewer:.0f} would fit" if fewer > 0 else text
 
 
 def _cut(one: LayoutCost, other: LayoutCost) -> str:

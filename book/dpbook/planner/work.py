@@ -108,7 +108,7 @@ class Counts(NamedTuple):
     border: float = 0.0  #: the bytes that go on to the next device
     #: Flops of each product during which the tensor group gathers again, in
     #: backward, what it had summed: one for each such message.
-    beside: tuple[float, ...] = ()
+    hiding_flops: tuple[float, ...] = ()
     #: The bytes of the keys and values of whole sequences, which those that
     #: share a sequence gather.
     keys_and_values: float = 0.0
@@ -146,7 +146,7 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     # Attention and the MLP each have one in forward and one in backward.
     parts = 1 if model.experts else 2
     sums = parts * (2 + twice) if t > 1 else 0
-    beside = _products_beside(model, layout, tokens)
+    hiding = _hiding_products(model, layout, tokens)
     gathers = _gathers_of_sequences(layout, twice=twice == 1)
     of_experts = experts.own_parameters(model, layout)
     own = model.non_expert_parameters / t + of_experts
@@ -164,14 +164,18 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
         summed=NUM_BYTES * tokens * h if t > 1 else 0.0,
         num_sums=sums,
         border=NUM_BYTES * tokens * h / t,
-        beside=beside,
+        hiding_flops=hiding,
         keys_and_values=NUM_BYTES * tokens * c * 2 * model.keys / t,
         num_gathers=gathers,
         sent_rows=experts.row_bytes(model, layout, tokens),
         launches=layer_launches(
             model,
             _num_collectives(
-                model, layout, sums=sums, beside=len(beside), gathers=gathers
+                model,
+                layout,
+                sums=sums,
+                input_gathers=len(hiding),
+                gathers=gathers,
             ),
             twice=twice == 1,
             with_products=full == 1,
@@ -182,7 +186,12 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
 
 
 def _num_collectives(
-    model: Transformer, layout: Layout, *, sums: int, beside: int, gathers: int
+    model: Transformer,
+    layout: Layout,
+    *,
+    sums: int,
+    input_gathers: int,
+    gathers: int,
 ) -> int:
     """Return how many collectives the host issues for a layer.
 
@@ -190,11 +199,11 @@ def _num_collectives(
         model: The network.
         layout: How the step is cut.
         sums: Those of the tensor group.
-        beside: Gathers of inputs during products.
+        input_gathers: Gathers of inputs during products.
         gathers: Those of keys and values.
     """
     # With sequence parallelism a sum is two collectives.
-    count = sums * (2 if layout.sequence_parallel else 1) + beside
+    count = sums * (2 if layout.sequence_parallel else 1) + input_gathers
     if layout.context > 1:
         # What keys and values are gathered for, their gradients are scattered
         # for.
@@ -213,9 +222,14 @@ def _products(
     if not model.fused:
         times = 3 if layout.recompute == "none" else 4
         return flops + times * scores, Attention()
-    sizes = model.sequence, model.hidden // model.heads
     calls = 1 + full
-    return flops, Attention(calls * scores, 2.5 * scores, calls, *sizes)
+    return flops, Attention(
+        forward=calls * scores,
+        backward=2.5 * scores,
+        calls=calls,
+        length=model.sequence,
+        head_size=model.hidden // model.heads,
+    )
 
 
 def _kept(model: Transformer, layout: Layout) -> tuple[float, float]:
@@ -258,7 +272,7 @@ def _of_modules(counts: Counts, model: Transformer, layout: Layout) -> Counts:
     )
 
 
-def _products_beside(
+def _hiding_products(
     model: Transformer, layout: Layout, tokens: float
 ) -> tuple[float, ...]:
     """Return the flops of the products that hide a message in backward.
@@ -335,12 +349,12 @@ def ends_counts(model: Transformer, layout: Layout) -> Counts:
     alone = layout.pipeline == 1
     both = 2 if alone and not model.tied else 1
     h = model.hidden
-    words = model.vocabulary
+    vocabulary = model.vocabulary
     counts = Counts(
         parameters=both * model.word_parameters / t,
         flops=6 * tokens * model.word_parameters / t,
         num_products=3,
-        kept=4 * tokens * (h + words) / t if alone else 0.0,
+        kept=4 * tokens * (h + vocabulary) / t if alone else 0.0,
     )
     if not model.plain:
         return counts

@@ -44,8 +44,8 @@ def animate_plan(plan: Plan) -> Animation:
         more = "".join(still.fills(grid, after, y, before))
         parts.append(f'<g class="then then-{number}">{more}</g>')
         parts += [_moving(grid, m, y, number) for m in step]
-        words = drawing.quiet_text(14, y + 16, f"step {number}")
-        parts.append(f'<g class="now now-{number}">{words}</g>')
+        label = drawing.quiet_text(14, y + 16, f"step {number}")
+        parts.append(f'<g class="now now-{number}">{label}</g>')
     title = f"{still.words_for(plan)}: messages move, and boxes fill up"
     picture = drawing.page(parts, y + 2 * still.CELL + 20, title)
     style = f"<style>{_style(name, len(plan.steps))}</style>"

@@ -50,8 +50,8 @@ def draw_plan(plan: Plan) -> drawing.Drawing:
     parts = [*heads(grid)]
     for number, levels in enumerate(levels_of(plan)):
         y = 76 + number * ROW
-        words = f"step {number}" if number else "start"
-        parts.append(drawing.quiet_text(14, y + 16, words))
+        label = f"step {number}" if number else "start"
+        parts.append(drawing.quiet_text(14, y + 16, label))
         parts += [*frames(grid, y), *fills(grid, levels, y)]
         if number < len(plan.steps):
             parts += [_arrow(grid, m, y) for m in plan.steps[number]]
@@ -107,9 +107,9 @@ def heads(grid: Grid) -> Iterator[str]:
     """Yield the names of the ranks, above their boxes, and the legend."""
     for rank in range(grid.world_size):
         x = grid.x(rank, 0) + grid.rank_width / 2
-        words = f"rank {rank}" if grid.world_size <= 5 else f"{rank}"
+        label = f"rank {rank}" if grid.world_size <= 5 else f"{rank}"
         bold = ' font-weight="600"'
-        yield drawing.text(x, 62, words, "middle", bold)
+        yield drawing.text(x, 62, label, "middle", bold)
     entries = [("a part of the sum", BLUE, ""), ("the whole sum", GREEN, "")]
     yield from drawing.legend(LEFT, 24, entries)
 

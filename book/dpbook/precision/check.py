@@ -33,8 +33,8 @@ def _check_flags(
     ranks = [shard.device for shard in shards]
     with Traffic() as traffic:
         found = answer(shards)
-    words = f"{case}: it returned {found}, not one tensor for each device"
-    require(found is not None and len(found) == k, words)
+    why = f"{case}: it returned {found}, not one tensor for each device"
+    require(found is not None and len(found) == k, why)
     places = [flag.device for flag in found]
     require(places == ranks, f"{case}: the answers lie on {places}")
     flags = [bool(flag) for flag in found]

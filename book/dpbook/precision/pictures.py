@@ -45,9 +45,11 @@ def _one_by_one() -> Drawing:
     lanes = [device(0, *map(str, sums))]
     lanes += [device(rank, str(NUMBERS[rank])) for rank in (1, 2, 3)]
     sent = [Arrow((rank, 0), (0, rank)) for rank in (1, 2, 3)]
-    words = f"Device 0 adds the others one by one: {_listed(sums)}."
+    description = f"Device 0 adds the others one by one: {_listed(sums)}."
     cut = "one after another"
-    return draw_lanes("A star", lanes, sent, words, cut, width=300)
+    return draw_lanes(
+        "A star", lanes, sent, description=description, cut=cut, width=300
+    )
 
 
 def _in_pairs() -> Drawing:
@@ -66,10 +68,17 @@ def _in_pairs() -> Drawing:
         Arrow((3, 0), (2, 1)),
         Arrow((2, 1), (0, 2)),
     ]
-    words = (
+    description = (
         f"Numbers are added in pairs first: {_listed([first, second, total])}."
     )
-    return draw_lanes("A tree", lanes, sent, words, "pairs first", width=300)
+    return draw_lanes(
+        "A tree",
+        lanes,
+        sent,
+        description=description,
+        cut="pairs first",
+        width=300,
+    )
 
 
 def rounded_sum(a: int, b: int) -> int:

@@ -100,4 +100,4 @@ def _step(
     timeline = traced(step, on=torch.device(WATCHED).index)
     kept = module.memory_allocated(X.device) - X.nbytes
     seconds, peak = found
-    return Step(timeline, seconds, peak, kept)
+    return Step(timeline, seconds=seconds, peak=peak, kept=kept)

@@ -28,23 +28,23 @@ def draw_what_a_device_keeps() -> Panels:
                 "each device keeps all",
                 everything=True,
                 sent="gradients, summed",
-                words="Each of four devices has all cells, and the gradients "
-                "are summed over the devices.",
+                description="Each of four devices has all cells, and the "
+                "gradients are summed over the devices.",
             ),
             _kept(
                 "Sharded",
                 "between two steps",
-                words="Device 0 has the first quarter of each block, device 1 "
-                "the second, and so on. Nothing is sent.",
+                description="Device 0 has the first quarter of each block, "
+                "device 1 the second, and so on. Nothing is sent.",
             ),
             _kept(
                 "Sharded",
                 "a block is computed",
                 whole_block=2,
                 sent="shards of the block",
-                words="Each device has its quarter of all blocks, and in "
-                "addition one whole block, whose shards the devices send to "
-                "each other.",
+                description="Each device has its quarter of all blocks, and "
+                "in addition one whole block, whose shards the devices send "
+                "to each other.",
             ),
         ]
     )
@@ -53,7 +53,7 @@ def draw_what_a_device_keeps() -> Panels:
 def _kept(
     title: str,
     when: str,
-    words: str,
+    description: str,
     everything: bool = False,
     whole_block: int | None = None,
     sent: str = "",
@@ -71,12 +71,18 @@ def _kept(
             Device(f"device {device}", device, [grid(rows, device)])
         )
     arrows = [
-        Sent(above, x=98, ends="both", words=sent if above == 0 else "")
+        Sent(above, x=98, ends="both", label=sent if above == 0 else "")
         for above in range(NUM_DEVICES - 1)
         if sent
     ]
     return draw_moment(
-        title, when, [PARAMETERS], devices, arrows, words, cell_height=7
+        title,
+        when,
+        columns=[PARAMETERS],
+        devices=devices,
+        sent=arrows,
+        description=description,
+        cell_height=7,
     )
 
 

@@ -116,4 +116,4 @@ def _step(parallel: Passes, xs: Sequence[torch.Tensor], batches: int) -> Step:
         parallel.step()
         synchronize(ranks)
     kept = watched.memory_allocated(WATCHED) - xs[0].nbytes
-    return Step(timeline, timer.seconds, peak, kept)
+    return Step(timeline, seconds=timer.seconds, peak=peak, kept=kept)

@@ -90,8 +90,8 @@ class LanguageModel(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
 
-    def forward(self, words: Tensor, following: Tensor) -> Tensor:  # noqa: D102
-        x = self.words(words)
+    def forward(self, tokens: Tensor, following: Tensor) -> Tensor:  # noqa: D102
+        x = self.words(tokens)
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.norm(x))
@@ -190,14 +190,14 @@ def _two_steps(model: nn.Module, shape: tuple[int, int]) -> dict[str, Any]:
     memory = torch.get_device_module("sim")
     device = torch.device("sim", memory.current_device())
     optimizer = torch.optim.Adam(model.parameters(), 1e-4)
-    words = torch.zeros(shape, dtype=torch.long, device=device)
+    tokens = torch.zeros(shape, dtype=torch.long, device=device)
     found: dict[str, Any] = {
         "parameters": sum(p.numel() for p in model.parameters()),
-        "start": memory.memory_allocated(device) - 8 * words.numel(),
+        "start": memory.memory_allocated(device) - 8 * tokens.numel(),
     }
     for _ in range(2):
         start = _begin(device)
-        model(words, words).backward()
+        model(tokens, tokens).backward()
         found["backward"] = memory.max_memory_allocated(device)
         _begin(device)
         optimizer.step()

@@ -26,8 +26,10 @@ def check_fast_and_small(answer: Answer) -> None:
     )
     case = f"{schedule}, {m} micro-batches"
     held = cost(step).activation_bytes
-    require_at_most(1e3 * step.makespan, 85, "ms", f"{case}: it takes")
-    require_at_most(held / 1e6, 60, "MB", f"{case}: it holds")
+    require_at_most(
+        1e3 * step.makespan, most=85, unit="ms", start=f"{case}: it takes"
+    )
+    require_at_most(held / 1e6, most=60, unit="MB", start=f"{case}: it holds")
 
 
 def check_two_nodes(answer: Answer) -> None:
@@ -53,8 +55,10 @@ def check_two_nodes(answer: Answer) -> None:
         and _node(span.name) != _node(span.device)
     )
     case = f"{inside}, {num_groups} groups, neighbours={neighbours}"
-    require_at_most(1e3 * step.makespan, 42, "ms", f"{case}: it takes")
-    require_at_most(sent / 1e6, 300, "MB", f"{case}: it sends")
+    require_at_most(
+        1e3 * step.makespan, most=42, unit="ms", start=f"{case}: it takes"
+    )
+    require_at_most(sent / 1e6, most=300, unit="MB", start=f"{case}: it sends")
 
 
 def _node(name: str) -> int:

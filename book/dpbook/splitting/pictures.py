@@ -19,19 +19,19 @@ def draw_groups() -> Panels:
             _groups(
                 "Groups of neighbours",
                 "activations stay in a node",
-                [[0, 0, 1, 1], [2, 2, 3, 3]],
-                "gradients",
-                "Node 0 has groups {0 1} and {2 3}, node 1 has groups {4 5} "
-                "and {6 7}. Between the nodes pass gradients.",
+                groups=[[0, 0, 1, 1], [2, 2, 3, 3]],
+                sent="gradients",
+                description="Node 0 has groups {0 1} and {2 3}, node 1 has "
+                "groups {4 5} and {6 7}. Between the nodes pass gradients.",
             ),
             _groups(
                 "Groups across the nodes",
                 "gradients stay in a node",
-                [[0, 1, 2, 3], [0, 1, 2, 3]],
-                "activations",
-                "The groups are {0 4}, {1 5}, {2 6} and {3 7}, each with a "
-                "device on each node. Between the nodes pass activations and "
-                "their gradients.",
+                groups=[[0, 1, 2, 3], [0, 1, 2, 3]],
+                sent="activations",
+                description="The groups are {0 4}, {1 5}, {2 6} and {3 7}, "
+                "each with a device on each node. Between the nodes pass "
+                "activations and their gradients.",
             ),
         ],
         in_a_row=2,
@@ -39,17 +39,29 @@ def draw_groups() -> Panels:
 
 
 def _groups(
-    title: str, when: str, groups: list[list[int]], sent: str, words: str
+    title: str,
+    when: str,
+    *,
+    groups: list[list[int]],
+    sent: str,
+    description: str,
 ) -> Drawing:
     nodes = []
     for node, of_devices in enumerate(groups):
         cells = [
-            Cell(group, str(4 * node + place))
-            for place, group in enumerate(of_devices)
+            Cell(group, str(4 * node + i))
+            for i, group in enumerate(of_devices)
         ]
         nodes.append(Device(f"node {node}", None, [[cells]]))
-    arrows = [Sent(0, x=86, ends="both", words=sent)]
-    return draw_moment(title, when, [ON_NODE], nodes, arrows, words)
+    arrows = [Sent(0, x=86, ends="both", label=sent)]
+    return draw_moment(
+        title,
+        when,
+        columns=[ON_NODE],
+        devices=nodes,
+        sent=arrows,
+        description=description,
+    )
 
 
 def draw_stages(num_stages: int = 2) -> Picture:

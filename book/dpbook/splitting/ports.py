@@ -28,8 +28,8 @@ def port_seconds(timeline: Timeline, shared: bool = False) -> float:
     sending: dict[str, float] = defaultdict(float)
     for span in timeline.spans:
         if span.kind == "copy" and span.name.startswith("copy to"):
-            place = "path" if shared else span.device
-            sending[place] += span.end - span.start
+            port = "path" if shared else span.device
+            sending[port] += span.end - span.start
     return max(sending.values())
 
 

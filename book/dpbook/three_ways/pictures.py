@@ -40,8 +40,14 @@ def draw_ways(*ways: str, in_a_row: int = 3) -> Panels:
 def _one() -> Drawing:
     matrices = in_a_line(SIZES, UNIT, WIDTH)
     band: Held = [(matrix, matrix.whole) for matrix in matrices]
-    words = "It has x, W, h, V and y, all whole, and sends nothing."
-    return _picture("One device", "the network", [band], [], words)
+    description = "It has x, W, h, V and y, all whole, and sends nothing."
+    return _picture(
+        "One device",
+        "the network",
+        bands=[band],
+        sent=[],
+        description=description,
+    )
 
 
 def _network() -> Drawing:
@@ -61,10 +67,10 @@ def _network() -> Drawing:
     return _picture(
         "Network partitioning",
         "a cut between layers",
-        bands,
-        sent,
-        "Device 0 has x, all of W and the activations h. It sends h to "
-        "device 1, which has all of V and computes y. The gradient of h "
+        bands=bands,
+        sent=sent,
+        description="Device 0 has x, all of W and the activations h. It sends "
+        "h to device 1, which has all of V and computes y. The gradient of h "
         "comes back.",
     )
 
@@ -91,12 +97,12 @@ def _layer() -> Drawing:
     return _picture(
         "Layer partitioning",
         "a cut through each layer",
-        bands,
-        sent,
-        "Both devices have x. Device 0 has the left columns of W and h and "
-        "the upper rows of V, device 1 the others. Each computes a part of "
-        "y, and the parts are summed. In backward the parts of the gradient "
-        "of x are summed.",
+        bands=bands,
+        sent=sent,
+        description="Both devices have x. Device 0 has the left columns of W "
+        "and h and the upper rows of V, device 1 the others. Each computes a "
+        "part of y, and the parts are summed. In backward the parts of the "
+        "gradient of x are summed.",
     )
 
 
@@ -119,18 +125,18 @@ def _data() -> Drawing:
         *arrow(w.middle, top, bottom, "both"),
         *arrow(v.middle, top, bottom, "both"),
         *(
-            text(middle, top + 17 + 16 * i, words, "middle")
-            for i, words in enumerate(lines)
+            text(middle, top + 17 + 16 * i, label, "middle")
+            for i, label in enumerate(lines)
         ),
     ]
     return _picture(
         "Data parallelism",
         "a cut through the batch",
-        bands,
-        sent,
-        "Both devices have all of W and V. Device 0 has the upper rows of "
-        "x, h and y, device 1 the lower ones. The gradients of all weights "
-        "are summed.",
+        bands=bands,
+        sent=sent,
+        description="Both devices have all of W and V. Device 0 has the upper "
+        "rows of x, h and y, device 1 the lower ones. The gradients of all "
+        "weights are summed.",
     )
 
 
@@ -141,7 +147,12 @@ def _between(bands: Sequence[Held]) -> tuple[float, float]:
 
 
 def _picture(
-    name: str, cut: str, bands: Sequence[Held], sent: Sequence[str], words: str
+    name: str,
+    cut: str,
+    *,
+    bands: Sequence[Held],
+    sent: Sequence[str],
+    description: str,
 ) -> Drawing:
     tall = band_height(bands[0])
     bold = ' font-weight="600" font-size="14"'
@@ -153,4 +164,4 @@ def _picture(
     for device, held in enumerate(bands):
         parts += band(device, TOP + device * (tall + GAP), WIDTH, held)
     height = TOP + len(bands) * tall + (len(bands) - 1) * GAP + 2
-    return panel(parts, WIDTH, height, f"{name}, {cut}. {words}")
+    return panel(parts, WIDTH, height, f"{name}, {cut}. {description}")

@@ -17,7 +17,7 @@ PARTS = ("computing", "replicating", "returning", "images", "idle")
 def plot_speedups(
     lines: Mapping[str, Mapping[str, Mapping[int, float]]], ylabel: str
 ) -> Picture:
-    """Draw speed-ups against the number of devices, beside the ideal.
+    """Draw speed-ups against the number of devices, and the ideal.
 
     ``lines``: machine -> engine -> number of devices -> speed-up.
     """
@@ -78,9 +78,13 @@ def _alone() -> Drawing:
         Lane("device 0", device_0, COLOURS[0]),
         Lane("host", [Block("launch", 0)]),
     ]
-    words = "The host launches, and the device computes on 256 images."
+    description = "The host launches, and the device computes on 256 images."
     return draw_lanes(
-        "One device", lanes, [Arrow((1, 0), (0, 1))], words, num_columns=6
+        "One device",
+        lanes,
+        [Arrow((1, 0), (0, 1))],
+        description=description,
+        num_columns=6,
     )
 
 
@@ -102,7 +106,8 @@ def _together() -> Drawing:
         "Two devices",
         lanes,
         sent,
-        "The host launches twice, and each device computes on 128 images. "
-        "Device 1 sends its gradients to device 0, and the sums come back.",
+        description="The host launches twice, and each device computes on 128 "
+        "images. Device 1 sends its gradients to device 0, and the sums come "
+        "back.",
         num_columns=6,
     )

@@ -52,10 +52,10 @@ def ranks_agree(several: Sequence[Kept]) -> bool:
 
 def _data_apart(several: Sequence[Kept]) -> list[str]:
     """Compare which part of the data the samplers of ranks divide."""
-    for place, parts in enumerate(zip(*(rank.data for rank in several)), 1):
+    for number, parts in enumerate(zip(*(rank.data for rank in several)), 1):
         if len(set(parts)) > 1:
             return [
-                f"DistributedSampler {place} has other data on some ranks: "
+                f"DistributedSampler {number} has other data on some ranks: "
                 "the ranks' datasets are different parts of the data",
                 "it looks like: random_split without a seed, or with another "
                 "seed on each rank; ranks train on what others keep to "

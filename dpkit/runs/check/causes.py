@@ -45,9 +45,9 @@ def gradients_apart(
     """
     scales = [rank.digests[step].scales for rank in several]
     if any(one != scales[0] for one in scales):
-        told = by_rank([one[-1] if one else "none" for one in scales])
+        listed = by_rank([one[-1] if one else "none" for one in scales])
         return [
-            f"their GradScalers have different scales ({told})",
+            f"their GradScalers have different scales ({listed})",
             "it looks like: each rank has a GradScaler of its own, and some "
             "ranks alone have loaded its state or have skipped a step; "
             "gradients are averaged while they are scaled, and each rank "

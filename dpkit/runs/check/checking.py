@@ -202,7 +202,10 @@ def _as_asked(one: Kept, several: Sequence[Kept]) -> WithOne:
         if alarms and same < steps:
             alarms.append(unseen(one, several, same))
     return WithOne(
-        alarms, "one rank has had the arguments of --one", "", steps
+        alarms,
+        how="one rank has had the arguments of --one",
+        missing="",
+        steps=steps,
     )
 
 
@@ -240,9 +243,15 @@ def _with_batches_of(
                 prints=False,
             )
         except RankError as error:
-            tried.append(WithOne([], how, f"one rank fails ({error})", 0))
+            tried.append(
+                WithOne(
+                    [], how=how, missing=f"one rank fails ({error})", steps=0
+                )
+            )
             continue
-        tried.append(_as_far_as_same(one, several, how, played is not None))
+        tried.append(
+            _as_far_as_same(one, several, how, is_played=played is not None)
+        )
         if not tried[-1].missing:
             return tried[-1]
     best = max(tried, key=lambda one: one.steps)
@@ -252,7 +261,7 @@ def _with_batches_of(
 
 
 def _as_far_as_same(
-    one: Kept, several: Sequence[Kept], how: str, is_played: bool
+    one: Kept, several: Sequence[Kept], how: str, *, is_played: bool
 ) -> WithOne:
     """Compare with one rank in the steps in which it has the same examples."""
     one = with_own(one, several)
@@ -260,17 +269,17 @@ def _as_far_as_same(
     nothing = nothing_compared(one, "on one rank")
     nothing = nothing or compare_first(one, several)
     if nothing:
-        return WithOne([], how, nothing[0], 0)
+        return WithOne([], how=how, missing=nothing[0], steps=0)
     alarms = compare_with_one(one, several, steps)
     if not alarms:
-        return WithOne([], how, "", steps)
+        return WithOne([], how=how, missing="", steps=steps)
     if not is_played and not are_seen([one, *several]):
         missing = (
             "one rank has run the script as it is, and it is not known which "
             "examples its model has got, as it is given a class of the "
             "script's own; --one gives one rank the batch of all"
         )
-        return WithOne([], how, missing, 0)
+        return WithOne([], how=how, missing=missing, steps=0)
     same = steps_with_same_examples(one, several)
     if same < steps:
         alarms = compare_with_one(one, several, same)
@@ -281,13 +290,13 @@ def _as_far_as_same(
                 "script makes other examples of them, as by noise that it "
                 "draws for the model"
             )
-        return WithOne(alarms, how, missing, same)
+        return WithOne(alarms, how=how, missing=missing, steps=same)
     if any(f.draws for rank in (one, *several) for f in rank.facts):
         missing = (
             "forward draws random numbers, besides those of dropout, and one "
             "rank draws others than the ranks"
         )
-        return WithOne([], how, missing, 0)
+        return WithOne([], how=how, missing=missing, steps=0)
     if is_played and _is_scaled(one, several):
         missing = (
             f"the learning rate is {len(several)} times that of one rank, as "
@@ -295,8 +304,8 @@ def _as_far_as_same(
             "are not compared, but the gradients of the first are"
         )
         alarms = [] if "learning rates of step 1" in alarms[0] else alarms
-        return WithOne(alarms, how, missing, 1)
-    return WithOne(alarms, how, "", steps)
+        return WithOne(alarms, how=how, missing=missing, steps=1)
+    return WithOne(alarms, how=how, missing="", steps=steps)
 
 
 def _is_scaled(one: Kept, several: Sequence[Kept]) -> bool:

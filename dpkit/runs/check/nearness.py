@@ -59,7 +59,9 @@ def differing(
         name
         for name in one
         if name not in other
-        or not are_near(one[name], other[name], allowed.relative, floor)
+        or not are_near(
+            one[name], other[name], relative=allowed.relative, floor=floor
+        )
     ]
 
 
@@ -72,7 +74,7 @@ def more_than_rounding(
 
 
 def are_near(
-    one: Digest, other: Digest, relative: float, floor: float = 0.0
+    one: Digest, other: Digest, *, relative: float, floor: float = 0.0
 ) -> bool:
     """Return whether digests are equal up to rounding.
 
@@ -108,7 +110,9 @@ def common_factor(
     for name in known:
         shape, length, along = one[name]
         scaled = Digest(shape, factor * length, factor * along)
-        if not are_near(scaled, other[name], allowed.relative, floor):
+        if not are_near(
+            scaled, other[name], relative=allowed.relative, floor=floor
+        ):
             return None
     return factor
 

@@ -117,10 +117,10 @@ def _gradients_with_one(
     factor = common_factor(expected, found, wrong, allowed)
     if factor is None:
         return [line, *causes.other_gradients(one, several, step)]
-    told = f"all of these are {factor:.4g} times as long as with one"
+    longer = f"all of these are {factor:.4g} times as long as with one"
     if len(wrong) < len(more_than_rounding(expected, allowed)):
-        return [line, told, causes.SOME_LONGER]
-    return [line, told, *causes.longer_gradients(factor, len(several))]
+        return [line, longer, causes.SOME_LONGER]
+    return [line, longer, *causes.longer_gradients(factor, len(several))]
 
 
 def _rates_with_one(

@@ -84,11 +84,11 @@ class WrittenFiles(Watcher):
             if flags & _WRITING and isinstance(path, (str, bytes)):
                 self._keep(os.path.realpath(os.fsdecode(path)))
         elif event in _EVENTS:
-            places, folder = _EVENTS[event]
+            positions, folder = _EVENTS[event]
             base = -1 if folder is None else given[folder]
-            for place in places:
-                if not isinstance(given[place], int):
-                    self._keep(_itself(os.fsdecode(given[place]), base))
+            for i in positions:
+                if not isinstance(given[i], int):
+                    self._keep(_itself(os.fsdecode(given[i]), base))
 
     def _keep(self, path: str) -> None:
         """Keep a copy of what is at a path, once for all ranks."""

@@ -152,14 +152,14 @@ def run_and_report(
     for section in report(done):
         print(f"\n{section}", flush=True)
     _write_files(options, name, done)
-    told = failed(done)
-    if told is not None:
-        print("", *told.tracebacks, sep="\n", file=sys.stderr)
-        _print(name, told.message)
-        for note in told.notes:
+    failure = failed(done)
+    if failure is not None:
+        print("", *failure.tracebacks, sep="\n", file=sys.stderr)
+        _print(name, failure.message)
+        for note in failure.notes:
             print(f"  {note}", file=sys.stderr)
-        for place in told.places:
-            _print(name, place)
+        for line in failure.lines:
+            _print(name, line)
         raise SystemExit(1)
 
 

@@ -137,4 +137,4 @@ _WORDS = (
 
 def is_of_cuda(error: Exception) -> bool:
     """Return whether an error says that CUDA was asked, and is not there."""
-    return any(words in str(error) for words in _WORDS)
+    return any(phrase in str(error) for phrase in _WORDS)

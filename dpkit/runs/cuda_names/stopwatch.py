@@ -105,16 +105,16 @@ def show_simulated_time(stack: ExitStack, tells: bool = False) -> None:
         tells: Whether the first use prints that it is simulated.
     """
     elapsed = _Elapsed()
-    told = [not tells]
+    has_told = [not tells]
 
     def shown(zero: Any, unit: int | None) -> Callable[[], Any]:
         """Return a clock that begins at ``zero``; None: it counts seconds."""
 
         def read() -> Any:
-            if not told[0]:
-                told[0] = True
-                place = sys.stdout if places.in_notebook() else sys.stderr
-                print(SIMULATED_TIME, file=place)
+            if not has_told[0]:
+                has_told[0] = True
+                stream = sys.stdout if places.in_notebook() else sys.stderr
+                print(SIMULATED_TIME, file=stream)
             seconds = elapsed.read()
             return zero + (seconds if unit is None else round(unit * seconds))
 

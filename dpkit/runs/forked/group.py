@@ -84,9 +84,9 @@ def _memory_of(tensors: Any) -> set[int]:
 def taken_and_given(call: CollectiveCall, tensors: Any) -> tuple[Any, Any]:
     """Return the tensors that an operation writes to, and those it reads."""
     if call.kind == "message":
-        return ([], tensors) if call.end.place == 0 else (tensors, [])
+        return ([], tensors) if call.end.group_rank == 0 else (tensors, [])
     if call.kind in ("broadcast", "reduce"):
-        is_root = call.how["root"] == call.end.place
+        is_root = call.how["root"] == call.end.group_rank
         is_written = is_root == (call.kind == "reduce")
         return (tensors if is_written else []), tensors
     if call.kind == "allreduce":  # in place
@@ -214,7 +214,7 @@ class ForkedGroup(RankGroup[OpenCall]):
                 self.number,
                 {
                     "group_id": self._name,
-                    "group_rank": self._place,
+                    "group_rank": self._group_rank,
                     "group_size": self._size,
                     "global_ranks_in_group": self._ranks,
                 },

@@ -78,25 +78,25 @@ class SharedMemory:
             os.close(self.file)
             self.file = -1
 
-    def tensor(self, place: PackedTensor) -> Tensor:
+    def tensor(self, packed: PackedTensor) -> Tensor:
         """Return the tensor that lies at a place, and shares the memory."""
-        count = torch.Size(place.shape).numel()
+        count = torch.Size(packed.shape).numel()
         if not count:
-            return torch.empty(place.shape, dtype=place.dtype, device="cpu")
-        if place.offset is None:
+            return torch.empty(packed.shape, dtype=packed.dtype, device="cpu")
+        if packed.offset is None:
             # A file takes room only where it is written: without values a
             # tensor may be larger than the memory of this machine.
-            room = SharedMemory(count * place.dtype.itemsize)
+            room = SharedMemory(count * packed.dtype.itemsize)
             room.close()
-            flat = torch.frombuffer(room._bytes, dtype=place.dtype)
-            return flat.view(place.shape)
+            flat = torch.frombuffer(room._bytes, dtype=packed.dtype)
+            return flat.view(packed.shape)
         flat = torch.frombuffer(
             self._bytes,
             dtype=torch.uint8,
-            count=count * place.dtype.itemsize,
-            offset=place.offset,
-        ).view(place.dtype)
-        return flat.as_strided(place.shape, place.stride)
+            count=count * packed.dtype.itemsize,
+            offset=packed.offset,
+        ).view(packed.dtype)
+        return flat.as_strided(packed.shape, packed.stride)
 
 
 class Packed:
@@ -112,19 +112,19 @@ class Packed:
         self, tensors: Any, is_given: Callable[[Tensor], bool]
     ) -> None:
         self._tensors = tensors_in(tensors)
-        self._places: list[PackedTensor] = []
+        self._packed: list[PackedTensor] = []
         end = 0
         for x in self._tensors:
-            place = _place(x, end, is_given(x))
-            self._places.append(place)
-            if place.offset is not None:
+            packed = _packed_tensor(x, end, is_given(x))
+            self._packed.append(packed)
+            if packed.offset is not None:
                 end += -(-x.nbytes // ALIGNMENT) * ALIGNMENT
         self._memory = SharedMemory(end)
-        for x, place in zip(self._tensors, self._places):
+        for x, packed in zip(self._tensors, self._packed):
             known = values_of(plain(x))
-            if place.is_known and known is not None:
-                self._memory.tensor(place).copy_(known.detach())
-        remaining = iter(self._places)
+            if packed.is_known and known is not None:
+                self._memory.tensor(packed).copy_(known.detach())
+        remaining = iter(self._packed)
         contents = mapped(tensors, lambda x: next(remaining))
         self.parcel = Parcel(contents, self._memory.file, end)
 
@@ -138,12 +138,12 @@ class Packed:
             known: Whether the values of each are known now.
         """
         self._memory.close()
-        for x, place, is_known in zip(self._tensors, self._places, known):
+        for x, packed, is_known in zip(self._tensors, self._packed, known):
             if is_written(x):
-                _write(plain(x), self._memory.tensor(place), is_known)
+                _write(plain(x), self._memory.tensor(packed), is_known)
 
 
-def _place(x: Tensor, end: int, is_given: bool) -> PackedTensor:
+def _packed_tensor(x: Tensor, end: int, is_given: bool) -> PackedTensor:
     """Return where a tensor lies in memory that is full up to ``end``."""
     backing = plain(x)
     has_room = not backing.is_meta or may_keep(backing)
@@ -176,21 +176,22 @@ def unpack(parcel: Parcel, process: int) -> tuple[Any, SharedMemory]:
     path = f"/proc/{process}/fd/{parcel.file}"
     memory = SharedMemory(parcel.num_bytes, path)
     memory.close()
-    return mapped(parcel.contents, lambda place: _open(place, memory)), memory
+    tensors = mapped(parcel.contents, lambda packed: _open(packed, memory))
+    return tensors, memory
 
 
-def _open(place: PackedTensor, memory: SharedMemory) -> Tensor:
-    if place.on_meta:
+def _open(packed: PackedTensor, memory: SharedMemory) -> Tensor:
+    if packed.on_meta:
         backing = torch.empty_strided(
-            place.shape, place.stride, dtype=place.dtype, device="meta"
+            packed.shape, packed.stride, dtype=packed.dtype, device="meta"
         )
-        if place.is_known:
-            keep_values(backing, memory.tensor(place))
+        if packed.is_known:
+            keep_values(backing, memory.tensor(packed))
     else:
-        backing = memory.tensor(place)
-    if place.device is None:
+        backing = memory.tensor(packed)
+    if packed.device is None:
         return backing
-    return SimTensor(backing, torch.device("sim", place.device))
+    return SimTensor(backing, torch.device("sim", packed.device))
 
 
 def put_back(parcel: Parcel, tensors: Any, memory: SharedMemory) -> list[bool]:
@@ -199,15 +200,15 @@ def put_back(parcel: Parcel, tensors: Any, memory: SharedMemory) -> list[bool]:
     Only small integers of a machine without values have to be put there: all
     other tensors share the memory.
     """
-    places: list[PackedTensor] = []
-    mapped(parcel.contents, places.append)
+    packed_tensors: list[PackedTensor] = []
+    mapped(parcel.contents, packed_tensors.append)
     found = []
-    for place, x in zip(places, tensors_in(tensors)):
+    for packed, x in zip(packed_tensors, tensors_in(tensors)):
         values = values_of(plain(x))
         found.append(values is not None)
-        has_room = place.on_meta and place.offset is not None
+        has_room = packed.on_meta and packed.offset is not None
         if has_room and values is not None:
-            memory.tensor(place).copy_(values)
+            memory.tensor(packed).copy_(values)
     return found
 
 

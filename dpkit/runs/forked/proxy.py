@@ -61,7 +61,7 @@ class _Noting(SimGroup):
     def _arrive(
         self,
         pending: PendingCollective,
-        place: int,
+        group_rank: int,
         own: Contribution,
         kind: str,
         how: dict[str, Any],
@@ -74,7 +74,7 @@ class _Noting(SimGroup):
         pending.issued[own.rank] = issued
         if len(pending.issued) == pending.size:
             self._check_wait(pending)
-        super()._arrive(pending, place, own, kind, how)
+        super()._arrive(pending, group_rank, own, kind, how)
 
     def _check_wait(self, pending: PendingCollective) -> None:
         """Raise RuntimeError if a rank has waited longer than is allowed."""

@@ -116,8 +116,8 @@ def launch(
         world_size: The number of ranks, one device for each.
         *args: Every rank gets a copy.
         algorithm: How collectives are sent: "library" is one launch, as by
-            NCCL; "ring", "star" and the like is an allreduce by hand, beside
-            which others take rings and trees. None: a ring up to 8 ranks.
+            NCCL; "ring", "star" and the like is an allreduce by hand, and
+            other collectives take rings and trees. None: a ring up to 8 ranks.
         idle_limit: The seconds after which a rank that does nothing ends the
             launch. None: the variable DPKIT_IDLE_LIMIT of the environment, as
             on a machine that runs tests; without it there is no limit.

@@ -162,7 +162,7 @@ class AlikeGroup(SimGroup):
             RuntimeError: the program asks, and might do what others do not.
         """
         check_asker()
-        return int(self._place)
+        return int(self._group_rank)
 
     def recv_anysource(self, xs: Sequence[Tensor], tag: int = 0) -> SimWork:
         """Refuse it, as any message of a pair.
@@ -170,41 +170,45 @@ class AlikeGroup(SimGroup):
         Raises:
             NotImplementedError: in any case.
         """
-        return self._call_pair(1, source=0, target=self._place, tag=tag, xs=xs)
+        return self._call_pair(
+            1, source=0, target=self._group_rank, tag=tag, xs=xs
+        )
 
     def _call_pair(
         self,
-        place: int,
+        group_rank: int,
         *,
         source: int,
         target: int,
         tag: int,
         xs: Sequence[Tensor],
     ) -> SimWork:
+        kind = "recv" if group_rank else "send"
         raise NotImplementedError(
             "ranks that are alike send nothing from one to another "
-            f"({'recv' if place else 'send'}, {source} → {target}), because "
-            "not all would do the same"
+            f"({kind}, {source} → {target}), because not all would do the same"
         )
 
     def _arrive(
         self,
         pending: PendingCollective,
-        place: int,
+        group_rank: int,
         own: Contribution,
         kind: str,
         how: dict[str, Any],
     ) -> None:
         """Contribute to an operation for all ranks."""
-        check_contribution(kind, own.tensors, how.get("root", place), place)
+        check_contribution(
+            kind, own.tensors, how.get("root", group_rank), group_rank
+        )
         self._world.go_on()
         if self._world.algorithm == LIBRARY:
             pending.size = 1
             leave: Callable[..., None] = LEAVERS[kind]
             run = partial(leave, ranks=self._ranks, **how)
-            pending.arrive(place, own, run)
+            pending.arrive(group_rank, own, run)
             return
         for other, rank in enumerate(self._ranks):
-            theirs = own if other == place else stand_in(own, rank, kind)
+            theirs = own if other == group_rank else stand_in(own, rank, kind)
             super()._arrive(pending, other, theirs, kind, how)
         self._world.note(pending)

@@ -49,22 +49,24 @@ def check_machine() -> None:
         raise ValueError(f"a slow rank is not like the others (slow: {slow})")
 
 
-def check_contribution(kind: str, tensors: Any, root: int, place: int) -> None:
+def check_contribution(
+    kind: str, tensors: Any, root: int, group_rank: int
+) -> None:
     """Refuse a collective in which ranks do not all do the same.
 
     Args:
         kind: The kind of collective, such as "allgather".
         tensors: What the rank that runs contributes.
         root: The place of the root in the group; without one, of this rank.
-        place: The place of this rank.
+        group_rank: This rank, among those of the group.
 
     Raises:
         ValueError: its parts differ in size, or its root does not run.
     """
-    if root != place:
+    if root != group_rank:
         raise ValueError(
             f"the root of {kind} has to be the rank that runs, the one of "
-            f"all that are alike (root: {root}, runs: {place})"
+            f"all that are alike (root: {root}, runs: {group_rank})"
         )
     if kind not in IN_PARTS:
         return
@@ -193,8 +195,10 @@ def _groups_like(ranks: Sequence[int], world_size: int) -> list[list[int]]:
 
 def _listed(ranks: Sequence[int]) -> str:
     """Return ranks in words: "0, 8, …, 56"."""
-    words = [str(rank) for rank in ranks]
-    return ", ".join(words if len(words) < 9 else [*words[:2], "…", words[-1]])
+    numbers = [str(rank) for rank in ranks]
+    return ", ".join(
+        numbers if len(numbers) < 9 else [*numbers[:2], "…", numbers[-1]]
+    )
 
 
 def check_asker() -> None:

@@ -47,9 +47,9 @@ class SimGroup(RankGroup[PendingCollective]):
         It is that of its dimension of a mesh, or "world", or "group 3".
         """
         usual = {"default_pg": "world", "undefined": f"group {self._name}"}
-        words = self.group_desc.removeprefix("mesh_")
+        name = self.group_desc.removeprefix("mesh_")
         return self._world.channel_of(
-            self._rank, self._name, usual.get(words, words)
+            self._rank, self._name, usual.get(name, name)
         )
 
     def _perform(
@@ -64,7 +64,7 @@ class SimGroup(RankGroup[PendingCollective]):
         try:
             with torch.no_grad():
                 self._arrive(
-                    pending, end.place, contribution, call.kind, call.how
+                    pending, end.group_rank, contribution, call.kind, call.how
                 )
         finally:
             if pending.is_over:
@@ -74,7 +74,7 @@ class SimGroup(RankGroup[PendingCollective]):
     def _arrive(
         self,
         pending: PendingCollective,
-        place: int,
+        group_rank: int,
         own: Contribution,
         kind: str,
         how: dict[str, Any],
@@ -82,7 +82,7 @@ class SimGroup(RankGroup[PendingCollective]):
         """Contribute to an operation; the last rank to arrive sends."""
         send: Callable[..., None] = SENDERS[kind]
         run = partial(send, algorithm=self._world.algorithm, **how)
-        pending.arrive(place, own, run)
+        pending.arrive(group_rank, own, run)
 
     def _find_pending(
         self, call: CollectiveCall, number: int
@@ -99,16 +99,16 @@ class SimGroup(RankGroup[PendingCollective]):
         channel = f"{self._channel} {pair}".strip().removesuffix(", tag 0")
         new = PendingCollective(
             name=f"{what} {where}",
-            call=call.words,
+            call=call.agreed,
             caller=self._rank,
             size=2 if pair else self._size,
             channel=channel,
         )
         pending = self._pending.setdefault((pair, number), new)
-        if pending.call != call.words:
+        if pending.call != call.agreed:
             raise RuntimeError(
                 f"ranks call different operations (rank {pending.caller}: "
-                f"{pending.call}, rank {self._rank}: {call.words}; {where})"
+                f"{pending.call}, rank {self._rank}: {call.agreed}; {where})"
             )
         return pending
 

@@ -61,12 +61,12 @@ class PendingCollective:
         return f"{self.name} (ranks that came: {came})"
 
     def arrive(
-        self, place: int, own: Contribution, send: Callable[..., None]
+        self, group_rank: int, own: Contribution, send: Callable[..., None]
     ) -> None:
         """Add the contribution of a rank; the last one to arrive sends.
 
         Args:
-            place: The rank in the group, or in the pair.
+            group_rank: The rank in the group, or in the pair.
             own: What it contributes.
             send: Sends what all have contributed: a list of their tensors, in
                 order of place. The last rank's is called.
@@ -75,7 +75,7 @@ class PendingCollective:
             Exception: what ``send`` raises; the others raise RuntimeError when
                 they wait for the collective.
         """
-        self.contributions[place] = own
+        self.contributions[group_rank] = own
         if len(self.contributions) < self.size:
             return
         in_order = [one for _, one in sorted(self.contributions.items())]

@@ -32,7 +32,7 @@ class PairEnd(NamedTuple):
     """One end of a pair of ranks that send messages, in order."""
 
     pair: str  # "0 → 3, tag 0"; "" for the whole group
-    place: int  # 0 sends, 1 receives; in the whole group the rank in it
+    group_rank: int  # 0 sends, 1 receives; in the whole group the rank in it
 
 
 class CollectiveCall(NamedTuple):
@@ -40,7 +40,7 @@ class CollectiveCall(NamedTuple):
 
     kind: str  # a key of ``SENDERS``, such as "allreduce"
     how: dict[str, Any]  # the root, what to reduce by
-    words: str  # all that ranks have to agree on
+    agreed: str  # all that ranks have to agree on
     end: PairEnd
 
 
@@ -60,8 +60,8 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
 
     def __init__(self, options: Any, rank: int) -> None:
         self._size = options.group_size
-        self._place = options.group_rank
-        super().__init__(self._place, self._size)
+        self._group_rank = options.group_rank
+        super().__init__(self._group_rank, self._size)
         self._name = options.group_id
         self._rank = rank
         self._ranks = tuple(options.global_ranks_in_group or range(self._size))
@@ -104,7 +104,7 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
 
     def rank(self) -> int:
         """Return the number of this rank in the group."""
-        return int(self._place)
+        return int(self._group_rank)
 
     def shutdown(self) -> None:
         """Do nothing: there is no connection to close."""
@@ -275,14 +275,14 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
     def send(self, xs: Tensors, target: int, tag: int = 0) -> RankWork[Called]:
         """Send to a rank of the group."""
         return self._call_pair(
-            0, source=self._place, target=target, tag=tag, xs=xs
+            0, source=self._group_rank, target=target, tag=tag, xs=xs
         )
 
     @dispatched_as("recv_")
     def recv(self, xs: Tensors, source: int, tag: int = 0) -> RankWork[Called]:
         """Receive from a rank of the group."""
         return self._call_pair(
-            1, source=source, target=self._place, tag=tag, xs=xs
+            1, source=source, target=self._group_rank, tag=tag, xs=xs
         )
 
     def recv_anysource(self, xs: Tensors, tag: int = 0) -> RankWork[Called]:
@@ -296,12 +296,18 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
     # -- what they have in common
 
     def _call_pair(
-        self, place: int, *, source: int, target: int, tag: int, xs: Tensors
+        self,
+        group_rank: int,
+        *,
+        source: int,
+        target: int,
+        tag: int,
+        xs: Tensors,
     ) -> RankWork[Called]:
         """Call the next operation of a pair, as its source or its target.
 
         Args:
-            place: 0 for the source, 1 for the target.
+            group_rank: 0 for the source, 1 for the target.
             source: The rank in the group that sends.
             target: The rank in the group that receives.
             tag: What tells apart several pairs of the same two ranks.
@@ -314,7 +320,7 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
                     f"ranks: 0 to {self._size - 1})"
                 )
         pair = f"{self._ranks[source]} → {self._ranks[target]}, tag {tag}"
-        end = PairEnd(pair, place)
+        end = PairEnd(pair, group_rank)
         return self._call("message", xs[0], outs=xs, alike=xs, end=end)
 
     def _call(
@@ -361,9 +367,9 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
             check_reduction(found, **how)
         if kind != "message":
             check_layouts(tensors)
-        end = end or PairEnd("", self._place)
-        words = _described(kind, how, alike=alike, all_=found, pair=end.pair)
-        call = CollectiveCall(kind, how, words, end)
+        end = end or PairEnd("", self._group_rank)
+        agreed = _described(kind, how, alike=alike, all_=found, pair=end.pair)
+        call = CollectiveCall(kind, how, agreed, end)
         work = self._perform(call, tensors, outs)
         if self._coalesced is not None:
             self._coalesced += work.pending

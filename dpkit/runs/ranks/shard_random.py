@@ -113,13 +113,13 @@ def _shards(spec: Any) -> tuple[int, int]:
     count = 1
     number = 0
     mesh = spec.mesh
-    places = mesh.get_coordinate()
-    if places is None:
+    coordinates = mesh.get_coordinate()
+    if coordinates is None:
         raise RuntimeError(
             f"a rank draws no shard on a mesh that it is not part of ({mesh})"
         )
-    for place, size, how in zip(places, mesh.shape, spec.placements):
+    for coordinate, size, how in zip(coordinates, mesh.shape, spec.placements):
         if not (how.is_replicate() or how.is_partial()):
             count *= size
-            number = number * size + place
+            number = number * size + coordinate
     return count, number

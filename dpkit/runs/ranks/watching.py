@@ -153,8 +153,10 @@ class IdleWatch:
                 warnings.warn_explicit(text, RuntimeWarning, file, line)
 
     def _text(self, ranks: list[int], seconds: float, place: object) -> str:
-        words = ", ".join(map(str, ranks))
-        who = f"rank {words} has" if len(ranks) == 1 else f"ranks {words} have"
+        listed = ", ".join(map(str, ranks))
+        who = (
+            f"rank {listed} has" if len(ranks) == 1 else f"ranks {listed} have"
+        )
         return (
             f"{who} done nothing for {seconds:.0f} s ({place}). {self.advice}"
         )

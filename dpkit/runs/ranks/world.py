@@ -18,12 +18,12 @@ from dpkit.sim.devices import simulation
 
 def _described(error: BaseException, with_notes: bool) -> str:
     """Return an error in words, with the one that was handled before it."""
-    words = in_words(error)
+    described = in_words(error)
     if with_notes:
-        words = ", ".join([words, *getattr(error, "__notes__", ())])
+        described = ", ".join([described, *getattr(error, "__notes__", ())])
     if error.__suppress_context__ or error.__context__ is None:
-        return words
-    return f"{words}; after {_described(error.__context__, with_notes)}"
+        return described
+    return f"{described}; after {_described(error.__context__, with_notes)}"
 
 
 class World:
@@ -93,8 +93,8 @@ class World:
         what = [f"no rank can go on ({stuck})"] if stuck else []
         rank, error = next(iter(self.scheduler.errors.items()), (0, None))
         if error is not None:
-            words = _described(error, with_notes)
-            what.append(f"rank {rank} failed ({words})")
+            described = _described(error, with_notes)
+            what.append(f"rank {rank} failed ({described})")
         if what or left:
             raise RuntimeError("; ".join(what or left[:1])) from error
 

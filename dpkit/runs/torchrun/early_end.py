@@ -19,7 +19,7 @@ def report_at_once(
     """Have ``os._exit(0)`` report, until a stack ends.
 
     That is where the script itself calls it: not one of its children, and not
-    a thread beside it, while it may wait for other ranks.
+    another thread of it, while it may wait for other ranks.
     """
     end_process: Any = os._exit
     own = os.getpid()

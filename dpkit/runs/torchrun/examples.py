@@ -338,12 +338,12 @@ def _shared(passes: Sequence[LoaderPass]) -> str:
     if repeated <= padding:
         return ""
     several = sum(count > 1 for count in times.values())
-    told = f"of {first.size} examples, {several} are given to several ranks"
+    fault = f"of {first.size} examples, {several} are given to several ranks"
     if all(one.state and not one.is_part for one in passes):
-        told += f" and {first.size - len(times)} to none"
+        fault += f" and {first.size - len(times)} to none"
     return (
-        f"{told}, in the first pass of a loader ({first.line}): ranks shuffle "
-        "or split the data by different seeds, or by different epochs"
+        f"{fault}, in the first pass of a loader ({first.line}): ranks "
+        "shuffle or split the data by different seeds, or by different epochs"
     )
 
 

@@ -112,7 +112,7 @@ class RankCounter:
     ) -> None:
         for watcher in self._watchers:
             watcher.called(group, call, tensors)
-        if call.kind == "message" and call.end.place == 1:
+        if call.kind == "message" and call.end.group_rank == 1:
             return  # it is received, and counts where it is sent
         is_pair = isinstance(tensors, tuple) or call.kind == "all_to_all"
         given = tensors[1] if is_pair else tensors

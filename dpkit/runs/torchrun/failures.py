@@ -68,17 +68,17 @@ def _causes(error: BaseException) -> str:
     chain: list[tuple[BaseException, str]] = []
     seen = {id(error)}
     while True:
-        cause, words = error.__cause__, _DIRECT
+        cause, relation = error.__cause__, _DIRECT
         if cause is None and not error.__suppress_context__:
-            cause, words = error.__context__, _DURING
+            cause, relation = error.__context__, _DURING
         if cause is None or id(cause) in seen or not _was_caught(cause):
             break
         seen.add(id(cause))
-        chain.insert(0, (cause, words))
+        chain.insert(0, (cause, relation))
         error = cause
     return "".join(
-        f"{frames_of(one)}{in_words(one)}\n\n{words}\n\n{_HEAD}:\n"
-        for one, words in chain
+        f"{frames_of(one)}{in_words(one)}\n\n{relation}\n\n{_HEAD}:\n"
+        for one, relation in chain
     )
 
 
@@ -138,18 +138,18 @@ def print_error(error: BaseException) -> None:
     print(*filter(None, lines), sep="\n", file=sys.stderr, flush=True)
 
 
-class Told(NamedTuple):
+class RunFailure(NamedTuple):
     """Why a run has failed, each error once."""
 
     tracebacks: list[str]  # the last is that of the message
     message: str
     notes: list[str]
-    places: list[str]  # at which line each rank was
+    lines: list[str]  # at which line each rank was
 
 
-def told_once(
+def run_failure(
     failures: Mapping[int | None, Failure], ended_by: RankError
-) -> Told:
+) -> RunFailure:
     """Return what ranks have failed by.
 
     Errors of several ranks are one if they are of one line of the script,
@@ -159,10 +159,10 @@ def told_once(
         failures: By the rank; the first is that of the message.
         ended_by: What has ended the run, with the first error.
     """
-    places = list(getattr(ended_by, "__notes__", ()))
+    lines = list(getattr(ended_by, "__notes__", ()))
     if not failures:  # an error that no rank has raised
         notes = list(getattr(ended_by.__cause__, "__notes__", ()))
-        return Told([], str(ended_by), notes, places)
+        return RunFailure([], str(ended_by), notes, lines)
     groups: dict[tuple[str, str], list[int | None]] = {}
     for rank, one in failures.items():
         key = one.where, re.sub(r"\d+", "0", one.error)
@@ -176,7 +176,7 @@ def told_once(
     one = failures[first[0]]
     tracebacks.append(_traceback(one, _ranks(first)))
     known = list(filter(None, tracebacks))
-    return Told(known, str(ended_by), list(one.notes), places)
+    return RunFailure(known, str(ended_by), list(one.notes), lines)
 
 
 def _traceback(failure: Failure, ranks: str) -> str:
@@ -190,5 +190,5 @@ def _traceback(failure: Failure, ranks: str) -> str:
 def _ranks(ranks: Sequence[int | None]) -> str:
     if None in ranks:
         return ""
-    words = ", ".join(map(str, ranks))
-    return f"rank {words}" if len(ranks) == 1 else f"ranks {words}"
+    listed = ", ".join(map(str, ranks))
+    return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"

@@ -70,12 +70,12 @@ class HeldMemory:
             categories[block.category] += block.num_bytes
             line = self._lines.get(_key(block), "less than 1 MiB each")
             lines[line] += block.num_bytes
-        told = [
+        amounts = [
             f"{show_memory(count)} of {name}"
             for name, count in categories.most_common()
         ]
-        if told:
-            error.add_note("held: " + ", ".join(told))
+        if amounts:
+            error.add_note("held: " + ", ".join(amounts))
         for line, count in lines.most_common(MOST_LINES):
             error.add_note(f"held since {line}: {show_memory(count)}")
 

@@ -139,7 +139,12 @@ def tasks_of_torchrun(script: Script, settings: Settings) -> list[Task]:
     return [
         partial(
             run_at,
-            RankPlace(rank, size, settings.ranks_per_node, settings.sees_own),
+            RankPlace(
+                rank=rank,
+                world_size=size,
+                ranks_per_node=settings.ranks_per_node,
+                sees_own=settings.sees_own,
+            ),
         )
         for rank in range(size)
     ]

@@ -65,8 +65,8 @@ class NewGroups(Watcher):
         self._made.append(made)
         own = f"{ranks}|{self.rank}|{made.line}"
         store: Any = c10d._get_default_store()
-        told = bytes(store.compare_set(key, "", own)).decode()
-        theirs, rank, line = told.split("|", 2)
+        stored = bytes(store.compare_set(key, "", own)).decode()
+        theirs, rank, line = stored.split("|", 2)
         if theirs != ranks:
             raise RuntimeError(
                 f"ranks make different groups (rank {rank}: {theirs}, {line}; "
@@ -85,8 +85,8 @@ class NewGroups(Watcher):
         if len(most) == fewest:
             return []
         absent = [rank for rank, made in kept.items() if len(made) == fewest]
-        words = ", ".join(map(str, absent))
-        whose = f"rank {words} has" if len(absent) == 1 else f"{words} have"
+        listed = ", ".join(map(str, absent))
+        whose = f"rank {listed} has" if len(absent) == 1 else f"{listed} have"
         if len(absent) > 1:
             whose = f"ranks {whose}"
         missing = most[fewest]

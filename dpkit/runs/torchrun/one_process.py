@@ -30,7 +30,7 @@ from dpkit.runs.torchrun.failures import Failure, failure_of
 from dpkit.runs.torchrun.held import HeldMemory
 from dpkit.runs.torchrun.launching import RankReport, Run, Settings, do_tasks
 from dpkit.runs.torchrun.made_up import make_up_values
-from dpkit.runs.torchrun.races import NothingOrders, told
+from dpkit.runs.torchrun.races import NothingOrders, sentences_of
 from dpkit.runs.torchrun.script import Script, run_script
 from dpkit.runs.torchrun.script_watch import IdleScript, ScriptWatch
 from dpkit.runs.torchrun.spawning import Task, spawn_ranks
@@ -166,7 +166,7 @@ class StepCounter:
     def reports(self, timeline: Timeline) -> list[RankReport | None]:
         """Return what each device has done; None for one without work."""
         notes = dict(not_modelled.notes)
-        races = told(timeline.races or [])
+        races = sentences_of(timeline.races or [])
         looked_for = [] if timeline.races is None else [NothingOrders]
         found: list[RankReport | None] = []
         for device, peak in enumerate(simulation.memory.peak):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 
-from dpkit.runs.torchrun.failures import Told
+from dpkit.runs.torchrun.failures import RunFailure
 from dpkit.runs.torchrun.launching import Run
 from dpkit.runs.torchrun.report import FOUND, failed, report
 from dpkit.runs.torchrun.section import Section
@@ -46,12 +46,12 @@ def write_page(done: Run, path: Path, command: str) -> None:
     """
     title = f"{command}: {done.timeline.label}"
     parts = [f"<h1>{escape(title)}</h1>"]
-    told = failed(done)
+    failure = failed(done)
     sections = report(done)
-    if told is not None:
-        parts.append(_banner(told))
+    if failure is not None:
+        parts.append(_banner(failure))
         parts += map(_section, sections[:1])
-        parts.append(_where_it_failed(told))
+        parts.append(_where_it_failed(failure))
         sections = sections[1:]
     parts += map(_section, sections)
     parts += _figures(done)
@@ -65,20 +65,20 @@ def write_page(done: Run, path: Path, command: str) -> None:
     )
 
 
-def _banner(told: Told) -> str:
+def _banner(failure: RunFailure) -> str:
     """Return what has ended the run, for the top of the page."""
-    lines = [f"<strong>Failed:</strong> {escape(told.message)}"]
-    lines += map(escape, told.notes)
+    lines = [f"<strong>Failed:</strong> {escape(failure.message)}"]
+    lines += map(escape, failure.notes)
     return f'<div class="box failed"><p>{"<br>".join(lines)}</p></div>'
 
 
-def _where_it_failed(told: Told) -> str:
+def _where_it_failed(failure: RunFailure) -> str:
     """Return the lines that led to an error, and that of each rank."""
     parts = ["<h2>Where it failed</h2>"]
-    if told.tracebacks:
-        text = "\n".join(told.tracebacks)
+    if failure.tracebacks:
+        text = "\n".join(failure.tracebacks)
         parts.append(f"<pre>{escape(text)}</pre>")
-    parts += [f"<p>{escape(place)}</p>" for place in told.places]
+    parts += [f"<p>{escape(line)}</p>" for line in failure.lines]
     return "\n".join(parts)
 
 

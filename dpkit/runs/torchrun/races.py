@@ -88,7 +88,7 @@ class NothingOrders(Watcher):
     def end(self) -> None:
         """Note the races as findings, each once."""
         self._races.flush()
-        self.findings = told(self._races.found) | self.findings
+        self.findings = sentences_of(self._races.found) | self.findings
 
     def _ran(
         self,
@@ -138,7 +138,7 @@ class NothingOrders(Watcher):
         return self.rank, self._current[self.rank]
 
 
-def told(races: Iterable[Race]) -> dict[str, str]:
+def sentences_of(races: Iterable[Race]) -> dict[str, str]:
     """Return a sentence for each race -> the line of its second use."""
     found: dict[str, str] = {}
     for race in races:

@@ -311,7 +311,7 @@ class Apart(NamedTuple):
     """Since when a parameter of a rank differs from that of another."""
 
     since: int  # a step
-    place: int  # among the parameters of the optimizer
+    position: int  # among the parameters of the optimizer
     rank: int
     other: int
     parameter: Parameter
@@ -324,20 +324,20 @@ def _compare_optimizer(
     found = [
         apart
         for rank, own in steps.items()
-        for place in range(len(own.parameters))
-        if (apart := _apart(steps, rank, place, are_loose)) is not None
+        for i in range(len(own.parameters))
+        if (apart := _apart(steps, rank, i, are_loose=are_loose)) is not None
     ]
     if not found:
         return []
     first = min(found)
     since = [one for one in found if one.since == first.since]
     ranks = sorted({one.rank for one in since})
-    names = {one.place for one in since}
-    words = ", ".join(map(str, ranks))
+    names = {one.position for one in since}
+    listed = ", ".join(map(str, ranks))
     whose = (
-        f"rank {words}'s parameters differ"
+        f"rank {listed}'s parameters differ"
         if len(ranks) == 1
-        else f"parameters of ranks {words} differ"
+        else f"parameters of ranks {listed} differ"
     )
     when = f"since step {first.since}"
     if not first.since:
@@ -351,11 +351,11 @@ def _compare_optimizer(
 
 
 def _apart(
-    steps: Mapping[int, Steps], rank: int, place: int, are_loose: bool
+    steps: Mapping[int, Steps], rank: int, position: int, *, are_loose: bool
 ) -> Apart | None:
     """Return since when a parameter differs from that of the first rank."""
     own = steps[rank]
-    parameter = own.parameters[place]
+    parameter = own.parameters[position]
     of_group = [r for r in parameter.ranks or steps if r in steps]
     other = min(of_group, default=rank)
     theirs = steps[other]
@@ -363,12 +363,13 @@ def _apart(
         return None
     if len(theirs.parameters) != len(own.parameters):
         return None
-    their = theirs.parameters[place]  # which may have another name there
+    their = theirs.parameters[position]  # which may have another name there
     if not their.name or their[1:] != parameter[1:]:
         return None
     moments = sorted(own.numbers.keys() & theirs.numbers.keys())
     equal = [
-        own.numbers[m][place] == theirs.numbers[m][place] for m in moments
+        own.numbers[m][position] == theirs.numbers[m][position]
+        for m in moments
     ]
     if all(equal) or not (parameter.ranks or (are_loose and equal[0])):
         return None
@@ -379,7 +380,7 @@ def _apart(
         return None
     return Apart(
         moments[first][0],
-        place=place,
+        position=position,
         rank=rank,
         other=other,
         parameter=parameter,
@@ -428,8 +429,8 @@ def number_of(x: torch.Tensor) -> int:
     flat = values.permute(order).reshape(-1)  # as it lies in memory
     # Adding 0 makes 0.0 of -0.0; float8 cannot be added to.
     flat = flat.clone() if flat.itemsize == 1 else flat + 0
-    words = 8 // flat.itemsize
-    end = flat.numel() // words * words
+    per_integer = 8 // flat.itemsize
+    end = flat.numel() // per_integer * per_integer
     rest = flat[end:].view(_INTEGERS[flat.itemsize])
     # Sums of torch drop what is above 64 bits, too.
     return int(flat[:end].view(torch.int64).sum() + rest.sum())

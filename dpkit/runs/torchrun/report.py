@@ -14,7 +14,7 @@ from textwrap import wrap
 from dpkit.runs.forked.proxy import Arrivals
 from dpkit.runs.torchrun import host_share, report_of_one
 from dpkit.runs.torchrun.facts import RankFacts
-from dpkit.runs.torchrun.failures import Told, told_once
+from dpkit.runs.torchrun.failures import RunFailure, run_failure
 from dpkit.runs.torchrun.launching import RankReport, Run
 from dpkit.runs.torchrun.races import NothingOrders
 from dpkit.runs.torchrun.section import Section, count_columns
@@ -55,11 +55,11 @@ def report(done: Run) -> list[Section]:
     return [s for s in sections if s.lines or s.table is not None]
 
 
-def failed(done: Run) -> Told | None:
+def failed(done: Run) -> RunFailure | None:
     """Return why a run has failed, and at which line each rank was."""
     if done.failure is None:
         return None
-    return told_once(done.failures(), done.failure)
+    return run_failure(done.failures(), done.failure)
 
 
 def _between_devices(
@@ -390,11 +390,11 @@ def _unequal_steps(ranks: dict[int, RankReport]) -> list[str]:
     counts = {rank: len(one.facts.steps) for rank, one in ranks.items()}
     if len(set(counts.values())) < 2:
         return []
-    told = ", ".join(f"rank {r}: {n}" for r, n in counts.items())
+    counted = ", ".join(f"rank {r}: {n}" for r, n in counts.items())
     return [
-        f"ranks have done different numbers of steps ({told}); they may have "
-        "different numbers of batches, and then the first wait for ever where "
-        "all have to call a collective"
+        f"ranks have done different numbers of steps ({counted}); they may "
+        "have different numbers of batches, and then the first wait for ever "
+        "where all have to call a collective"
     ]
 
 
@@ -410,8 +410,8 @@ def _equal_on_all(ranks: list[RankReport]) -> list[str]:
 
 
 def _ranks(which: list[int]) -> str:
-    words = ", ".join(map(str, which))
-    return f"rank {words}" if len(which) == 1 else f"ranks {words}"
+    listed = ", ".join(map(str, which))
+    return f"rank {listed}" if len(which) == 1 else f"ranks {listed}"
 
 
 def _notes(ranks: dict[int, RankReport]) -> Section:

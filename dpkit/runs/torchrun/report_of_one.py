@@ -60,8 +60,8 @@ def copied_between(spans: list[Span], steps: int) -> Section:
     )
 
 
-def _called(place: str) -> str:
-    kind, _, number = place.partition(":")
+def _called(device: str) -> str:
+    kind, _, number = device.partition(":")
     return f"GPU {number}" if kind == "sim" else "the host"
 
 

@@ -89,7 +89,7 @@ def as_program() -> Iterator[None]:
     except SystemExit as end:
         status = exit_status(end)
         if status != 0:
-            words = "" if isinstance(end.code, int) else f" ({end.code})"
+            message = "" if isinstance(end.code, int) else f" ({end.code})"
             raise WordsError(
-                f"the script has ended with exit status {status}{words}"
+                f"the script has ended with exit status {status}{message}"
             ) from end

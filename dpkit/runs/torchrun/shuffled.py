@@ -83,7 +83,7 @@ class ShuffledParts(Watcher):
         """Return a sentence for each list of which ranks take wrong parts."""
         lines = sorted(set.intersection(*map(set, kept.values())))
         orders = [[one[line] for one in kept.values()] for line in lines]
-        return [told for order in orders if (told := _wrong_parts(order))]
+        return [fault for order in orders if (fault := _wrong_parts(order))]
 
 
 def _wrong_parts(orders: Sequence[Shuffled]) -> str:

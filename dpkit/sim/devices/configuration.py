@@ -68,7 +68,7 @@ class Simulation:
     #     other rates, links or hosts     they stay
     #     a setting in LASTING differs    the change is refused
     #     the memory is too small         the change is refused
-    #     apart, from values to "meta"   they stay, beside a new memory
+    #     apart, from values to "meta"   they stay, and a new memory begins
 
     def change(self, settings: dict[str, Any], apart: bool = False) -> None:
         """Change to other settings, with a new clock."""

@@ -87,8 +87,8 @@ class Cluster:
         # Nodes of 4, switches of 2: device 7 is the last of 0 1 2 3 on node 1,
         # so that it hangs on switch 3 // 2 = 1.
         size = self.ranks_per_node or self.num_devices
-        place = device % size
-        return device // size, place // (self.devices_per_switch or size)
+        in_node = device % size
+        return device // size, in_node // (self.devices_per_switch or size)
 
     def link_between(self, source: int | None, target: int | None) -> Link:
         """Return what a copy passes over; None is the host's memory.

@@ -16,7 +16,7 @@ the length of rows.
 Source: PyTorch, aten/src/ATen/native/cuda, of each file a kernel:
 Dropout.cu (commit 029ba61), PersistentSoftmax.cuh (072997d),
 layer_norm_kernel.cu (0005c53), DilatedMaxPool2d.cu (010e5e7). Others stand
-beside the entries.
+next to the entries.
 """
 
 # Operation -> how often its kernels read all inputs, and write all results.

@@ -59,17 +59,17 @@ def attention(
     _check((query, key, value), attn_mask, dropout_p, is_causal)
     mask = _additive_mask(attn_mask, query)
     settings = dropout_p, is_causal, enable_gqa
-    asked = AttentionCall(query, key, value, mask, *settings)
+    call = AttentionCall(query, key, value, mask, *settings)
     card = simulation.clock.cluster.accelerator
     if not card.synchronous:  # a GPU
-        kernel = kernel_on_cuda(asked, capability(card))
+        kernel = kernel_on_cuda(call, capability(card))
         if kernel is not None:
-            return _on_cuda(kernel, asked, scale)
+            return _on_cuda(kernel, call, scale)
         if not torch.backends.cuda.math_sdp_enabled():
             raise RuntimeError("No available kernel. Aborting execution.")
-    if _is_one_kernel_on_cpu(asked):
-        return _on_cpu(asked, scale)
-    return _composed(asked, scale)
+    if _is_one_kernel_on_cpu(call):
+        return _on_cpu(call, scale)
+    return _composed(call, scale)
 
 
 def _check(
@@ -126,13 +126,13 @@ def _additive_mask(mask: Tensor | None, query: Tensor) -> Tensor | None:
     return nothing.masked_fill_(mask.logical_not(), -torch.inf)
 
 
-def _on_cuda(kernel: str, asked: AttentionCall, scale: float | None) -> Tensor:
+def _on_cuda(kernel: str, call: AttentionCall, scale: float | None) -> Tensor:
     """Call the operator of one of CUDA's kernels."""
-    query, key, value, mask, dropout_p, is_causal, _ = asked
+    query, key, value, mask, dropout_p, is_causal, _ = call
     run = getattr(aten, f"_scaled_dot_product_{kernel}_attention")
     settings: tuple[Any, ...] = dropout_p, is_causal
     if kernel != "flash":  # which takes no mask
-        learns = asked.trains
+        learns = call.trains
         if mask is not None:
             _check_dtype_of_mask(mask, query)
             learns = learns or mask.requires_grad
@@ -141,16 +141,16 @@ def _on_cuda(kernel: str, asked: AttentionCall, scale: float | None) -> Tensor:
     return cast(Tensor, run(query, key, value, *settings, scale=scale)[0])
 
 
-def _is_one_kernel_on_cpu(asked: AttentionCall) -> bool:
+def _is_one_kernel_on_cpu(call: AttentionCall) -> bool:
     """Return whether PyTorch's CPU computes attention in one kernel."""
-    tensors = asked[:4]
+    tensors = call[:4]
     if any(x is not None and not _may_call_kernel(x) for x in tensors):
         return False
-    if asked.mask is not None and asked.mask.requires_grad:
+    if call.mask is not None and call.mask.requires_grad:
         return False
     like = [None if x is None else _on_cpu_like(x) for x in tensors]
-    settings = asked.dropout_p, asked.is_causal
-    choice = aten._fused_sdp_choice(*like, *settings, enable_gqa=asked.grouped)
+    settings = call.dropout_p, call.is_causal
+    choice = aten._fused_sdp_choice(*like, *settings, enable_gqa=call.grouped)
     return bool(choice == SDPBackend.FLASH_ATTENTION.value)
 
 
@@ -177,9 +177,9 @@ def _on_cpu_like(tensor: Tensor) -> Tensor:
     return row.expand(tensor.shape)
 
 
-def _on_cpu(asked: AttentionCall, scale: float | None) -> Tensor:
+def _on_cpu(call: AttentionCall, scale: float | None) -> Tensor:
     """Call the operator of the CPU's kernel."""
-    query, key, value, mask, dropout_p, is_causal, _ = asked
+    query, key, value, mask, dropout_p, is_causal, _ = call
     missing = 4 - query.dim()  # the kernel wants a batch of heads
     out: Tensor = aten._scaled_dot_product_flash_attention_for_cpu(
         *[x[(None,) * missing] for x in (query, key, value)],
@@ -191,9 +191,9 @@ def _on_cpu(asked: AttentionCall, scale: float | None) -> Tensor:
     return out.flatten(0, missing) if missing else out
 
 
-def _composed(asked: AttentionCall, scale: float | None) -> Tensor:
+def _composed(call: AttentionCall, scale: float | None) -> Tensor:
     """Compute attention by products and a softmax, an operation each."""
-    query, key, value, mask, dropout_p, is_causal, grouped = asked
+    query, key, value, mask, dropout_p, is_causal, grouped = call
     if is_causal and plain(query) is query:  # a DTensor takes DTensors
         square = query.shape[-2], key.shape[-2]
         mask = query.new_full(square, -torch.inf).triu(1)

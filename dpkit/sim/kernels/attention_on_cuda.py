@@ -52,13 +52,13 @@ class AttentionCall(NamedTuple):
         return torch.is_grad_enabled() and wanted
 
 
-def kernel_on_cuda(asked: AttentionCall, card: Capability) -> str | None:
+def kernel_on_cuda(call: AttentionCall, card: Capability) -> str | None:
     """Return "flash", "efficient" or "cudnn"; None: it is composed."""
-    if not _fits_any(asked):
+    if not _fits_any(call):
         return None
     for name in _order(card):
         may_run, fits = _KERNELS[name]
-        if may_run() and fits(asked, card):
+        if may_run() and fits(call, card):
             return name
     return None
 
@@ -71,9 +71,9 @@ def _order(card: Capability) -> Sequence[str]:
     return [_NAMES[number] for number in given if number in _NAMES]
 
 
-def _fits_any(asked: AttentionCall) -> bool:
+def _fits_any(call: AttentionCall) -> bool:
     """Return whether the shapes and dtypes are such as all kernels want."""
-    query, key, value = tensors = asked[:3]
+    query, key, value = tensors = call[:3]
     if any(x.dim() != 4 or x.dtype != query.dtype for x in tensors):
         return False
     if any(x.shape[0] != query.shape[0] or 0 in x.shape for x in tensors):
@@ -82,29 +82,29 @@ def _fits_any(asked: AttentionCall) -> bool:
     of_keys = key.shape[1]
     if value.shape[1] != of_keys:
         return False
-    shared = asked.grouped and heads % of_keys == 0
+    shared = call.grouped and heads % of_keys == 0
     return heads == of_keys or shared
 
 
-def _flash(asked: AttentionCall, card: Capability) -> bool:
-    query, key, value, mask = asked[:4]
+def _flash(call: AttentionCall, card: Capability) -> bool:
+    query, key, value, mask = call[:4]
     size = query.shape[-1]
-    if asked.is_causal and query.shape[-2] != key.shape[-2]:
+    if call.is_causal and query.shape[-2] != key.shape[-2]:
         return False  # its mask would begin at the last query and key
-    if card in ((8, 6), (8, 9), (12, 0), (12, 1)) and asked.trains:
-        if size > 192 and (asked.dropout_p or size <= 224):
+    if card in ((8, 6), (8, 9), (12, 0), (12, 1)) and call.trains:
+        if size > 192 and (call.dropout_p or size <= 224):
             return False
     return (
         LEAST_FLASH <= card <= NEWEST
         and mask is None
         and query.dtype in SIXTEEN_BITS
         and size == key.shape[-1] == value.shape[-1] <= 256
-        and _has_dense_rows(asked)
+        and _has_dense_rows(call)
     )
 
 
-def _efficient(asked: AttentionCall, card: Capability) -> bool:
-    query, key, value = asked[:3]
+def _efficient(call: AttentionCall, card: Capability) -> bool:
+    query, key, value = call[:3]
     dtypes = {torch.float16, torch.float32}
     aligned = 8 if query.dtype == torch.float16 and card >= (7, 0) else 1
     if card >= (8, 0):
@@ -116,18 +116,18 @@ def _efficient(asked: AttentionCall, card: Capability) -> bool:
         and query.dtype in dtypes
         and size == key.shape[-1]
         and size % aligned == value.shape[-1] % aligned == 0
-        and (card < (8, 0) or _begins_at_multiples(asked, aligned))
-        and _has_dense_rows(asked)
+        and (card < (8, 0) or _begins_at_multiples(call, aligned))
+        and _has_dense_rows(call)
     )
 
 
-def _begins_at_multiples(asked: AttentionCall, count: int) -> bool:
+def _begins_at_multiples(call: AttentionCall, count: int) -> bool:
     """Return whether all begin at a multiple of numbers in their memory."""
-    return all(x.storage_offset() % count == 0 for x in asked[:3])
+    return all(x.storage_offset() % count == 0 for x in call[:3])
 
 
-def _cudnn(asked: AttentionCall, card: Capability) -> bool:
-    query, key, value, mask, dropout_p = asked[:5]
+def _cudnn(call: AttentionCall, card: Capability) -> bool:
+    query, key, value, mask, dropout_p = call[:5]
     sizes = query.shape[-1], value.shape[-1]
     most = 256 if card == (9, 0) or card[0] == 10 else 128
     # Backward has fewer sizes above 128 than forward.
@@ -139,11 +139,11 @@ def _cudnn(asked: AttentionCall, card: Capability) -> bool:
         and (16 * dropout_p).is_integer()
         and max(sizes) <= most
         and all(size % 8 == 0 for size in sizes)
-        and (trained or not asked.trains)
+        and (trained or not call.trains)
         and key.shape[-2] != 1
         and not (dropout_p and query.shape[-2] == 1)
         and not _must_be_deterministic()
-        and _has_dense_rows(asked)
+        and _has_dense_rows(call)
     )
 
 
@@ -157,9 +157,9 @@ def _must_be_deterministic() -> bool:
     return torch.are_deterministic_algorithms_enabled() and not only_warns
 
 
-def _has_dense_rows(asked: AttentionCall) -> bool:
+def _has_dense_rows(call: AttentionCall) -> bool:
     """Return whether the values of each query, key and value adjoin."""
-    rows = [x for x in asked[:4] if isinstance(x, Tensor)]
+    rows = [x for x in call[:4] if isinstance(x, Tensor)]
     return all(x.stride(-1) == 1 or x.shape[-1] == 1 for x in rows)
 
 

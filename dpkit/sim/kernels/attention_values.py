@@ -88,8 +88,8 @@ def _forward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
         rows[..., : sums.shape[-1]] = sums
     if seed is not None:
         names = [part.name for part in func._schema.returns]
-        place = next(i for i, name in enumerate(names) if name in _SEEDS)
-        returned[place].copy_(seed)
+        position = next(i for i, name in enumerate(names) if name in _SEEDS)
+        returned[position].copy_(seed)
     return tuple(returned)
 
 

@@ -232,7 +232,7 @@ def _gradients(
     with torch.enable_grad():
         results = _attend(leaves, call)
         return torch.autograd.grad(
-            [results[place] for place in of_results],
+            [results[i] for i in of_results],
             leaves,
             list(of_results.values()),
             materialize_grads=True,

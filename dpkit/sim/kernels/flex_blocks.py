@@ -130,17 +130,17 @@ def of_piece(
 ) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """Return the two functions for a piece, which counts from 0."""
 
-    def place(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> list[Tensor]:
+    def in_whole(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> list[Tensor]:
         first_query = piece.queries.start or 0
         first_key = piece.keys.start or 0
         return [b + piece.example, h, q + first_query, k + first_key]
 
     def score_of_piece(score: Tensor, *args: Tensor) -> Tensor:
-        return score_mod(score, *place(*args))
+        return score_mod(score, *in_whole(*args))
 
     def mask_of_piece(*args: Tensor) -> Tensor:
-        there = place(*args)
-        kind = blocks.sees(*there)
-        return (kind == _WHOLE) | ((kind == _PARTLY) & mask_mod(*there))
+        indices = in_whole(*args)
+        kind = blocks.sees(*indices)
+        return (kind == _WHOLE) | ((kind == _PARTLY) & mask_mod(*indices))
 
     return score_of_piece, mask_of_piece

@@ -137,7 +137,7 @@ def _factory(name: str) -> Callable[..., Tensor]:
     measures = any(has_kernel(f"aten::{name}", key) for key in keys)
     names = [argument.name for argument in func._schema.arguments]
     shaped = measures and "size" in names and name != "empty_strided"
-    place = names.index("size") if shaped else None
+    position = names.index("size") if shaped else None
 
     def kernel(*args: Any, **kwargs: Any) -> Tensor:
         device = full_device(kwargs.pop("device"))
@@ -146,7 +146,7 @@ def _factory(name: str) -> Callable[..., Tensor]:
         call = OpCall(operator_of(func), args, kwargs)
         check_generator(call, device)
         if measures:
-            shape = None if place is None else args[place]
+            shape = None if position is None else args[position]
             _check_room(call, shape, device)
         kwargs["device"] = simulation.backing
         backing = own.run_plain(call.operator, args, kwargs)

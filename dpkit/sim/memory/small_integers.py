@@ -4,8 +4,8 @@ With ``backing="meta"`` the backing of a tensor lies on torch's device "meta":
 it has a shape and no values. But a few values decide how a program goes on,
 and these are integers. DDP compares how many parameters the ranks have, and
 the stages of a pipeline vote. A router of experts reads how many rows it
-sends. So the memory of a small tensor of integers or booleans has its values
-beside it, on the CPU, for all tensors that view it::
+sends. So the memory of a small tensor of integers or booleans has a copy of
+its values on the CPU, for all tensors that view it::
 
     x = torch.tensor([3, 1, 2], device="sim:0")    3 1 2
     y = x[1:]                                      3 1 2, of which y is 1 2

@@ -102,10 +102,12 @@ def _convolution(call: OpCall, out: Tensor, _: bool) -> int:
     x = call.args[0]
     w = call.args[1]
     transposed = call.args[6]
-    return _by_each_weight(x, w, out, transposed)
+    return _by_each_weight(x, w, out, transposed=transposed)
 
 
-def _by_each_weight(x: Tensor, w: Tensor, y: Tensor, transposed: bool) -> int:
+def _by_each_weight(
+    x: Tensor, w: Tensor, y: Tensor, *, transposed: bool
+) -> int:
     """Return the operations of a convolution from x to y, with weight w."""
     # Each weight is multiplied, and added, at each place of an output; where
     # it is transposed, at each place of an input.
@@ -126,7 +128,7 @@ def _convolution_backward(call: OpCall, *_: Any) -> int:
     dy, x, w = call.args[:3]
     transposed = call.args[7]
     wanted = call.args[-1]
-    forward = _by_each_weight(x, w, dy, transposed)
+    forward = _by_each_weight(x, w, dy, transposed=transposed)
     gradients = sum(wanted[:2])  # dx and dw; db takes next to nothing
     return forward * int(gradients)
 

@@ -78,18 +78,18 @@ def _times_what_is_written(
 def _of_batch_norm(
     reads: int,
     writes: int,
-    place: int,
+    position: int,
     call: OpCall,
     inputs: Sequence[Tensor],
     written: Any,
 ) -> int:
     """Return the bytes that batch norm moves: in evaluation each once."""
-    reads = reads if call.args[place] else 1
+    reads = reads if call.args[position] else 1
     return _times(reads, writes, call=call, inputs=inputs, written=written)
 
 
 def _of_softmax(
-    place: int,
+    position: int,
     short: int,
     long: int,
     writes: int,
@@ -99,7 +99,7 @@ def _of_softmax(
 ) -> int:
     """Return the bytes that a softmax moves: more if its rows are long."""
     x = inputs[0]
-    row = x.shape[call.args[place]] if x.ndim else 1
+    row = x.shape[call.args[position]] if x.ndim else 1
     fits = row * x.itemsize < SHARED_ROW_BYTES
     reads = short if fits else long
     return _times(reads, writes, call=call, inputs=inputs, written=written)

@@ -177,9 +177,9 @@ def _common_device(call: OpCall) -> torch.device:
     operator, args, kwargs = call
     if operator.is_copy:
         return tensors_in(args[0])[0].device
-    place = operator.cpu_argument
-    indices = tensors_in([a for i, a in enumerate(args) if i == place])
-    strict = [a for i, a in enumerate(args) if i != place]
+    position = operator.cpu_argument
+    indices = tensors_in([a for i, a in enumerate(args) if i == position])
+    strict = [a for i, a in enumerate(args) if i != position]
     operands = tensors_in([strict, kwargs])
     scalars = [t for t in operands if is_cpu_scalar(t)]
     if not operator.takes_cpu_scalars:

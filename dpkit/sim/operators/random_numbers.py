@@ -90,16 +90,16 @@ class Generator(_Plain, metaclass=_Maker):
 def takes_generator(func: OpOverload) -> int | None:
     """Return the position of the generator that ``func`` takes, if any."""
     kinds = [str(argument.type) for argument in func._schema.arguments]
-    places = [i for i, kind in enumerate(kinds) if "Generator" in kind]
-    return places[0] if places else None
+    positions = [i for i, kind in enumerate(kinds) if "Generator" in kind]
+    return positions[0] if positions else None
 
 
 def check_generator(call: OpCall, device: torch.device) -> None:
     """Refuse a generator that is not for simulated devices, as CUDA does."""
-    place = call.operator.generator
-    if place is None:
+    position = call.operator.generator
+    if position is None:
         return
-    (generator,) = arguments(call, [place])
+    (generator,) = arguments(call, [position])
     if generator is None:
         return
     shown = _device_of(generator)

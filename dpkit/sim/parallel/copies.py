@@ -30,10 +30,10 @@ Streams = Sequence[SimStream | None] | None  # for each device one, or none
 def _broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """Return the tensor on each device: a copy, or itself where it lies."""
     own = device_of(tensor)
-    places = map(_device, devices)
+    targets = map(_device, devices)
     return [
-        tensor if place == own else tensor.to(place, non_blocking=True)
-        for place in places
+        tensor if target == own else tensor.to(target, non_blocking=True)
+        for target in targets
     ]
 
 
@@ -146,13 +146,13 @@ def _gather(
     for i, tensor in enumerate(tensors):
         _check_shape(i, tensor, shape, dim)
     shape[dim] = sum(tensor.size(dim) for tensor in tensors)
-    place = torch.device("cpu")
+    target = torch.device("cpu")
     if destination != THE_CPU:
-        place = _device(destination)
+        target = _device(destination)
     whole = torch.empty(
         shape,
         dtype=first.dtype,
-        device=place,
+        device=target,
         memory_format=_common_format(tensors),
     )
     return _gather_out(tensors, whole, dim)
@@ -206,10 +206,10 @@ def _check_on_devices(role: str, tensors: Iterable[Tensor]) -> None:
     for i, tensor in enumerate(tensors):
         device = device_of(tensor)
         if device.type == "cpu":
-            told = str(device) if role == "input" else f"'{device}'"
+            shown = str(device) if role == "input" else f"'{device}'"
             raise RuntimeError(
                 f"Expected all {role} tensors to be CUDA tensors, but {which} "
-                f"at index {i} has device {told}"
+                f"at index {i} has device {shown}"
             )
 
 

@@ -44,8 +44,8 @@ def apply_in_turn(
             )
     with _autocast_of_a_thread(len(modules)):
         results = [
-            _result(i, module, args, kwargs, _get_device_index(place, True))
-            for i, (module, args, kwargs, place) in enumerate(
+            _result(i, module, args, kwargs, _get_device_index(device, True))
+            for i, (module, args, kwargs, device) in enumerate(
                 zip(modules, inputs, named, places, strict=True)
             )
         ]

@@ -132,8 +132,8 @@ class Races:
             self.made([target], target.device.index)
         issued = self._issue(f"copy to {target.device}", devices)
         for x, writes in zip(ends, (False, True)):
-            place = x.device.index if _is_simulated(x) else devices[0]
-            self._access(x, issued[place], writes=writes)
+            device = x.device.index if _is_simulated(x) else devices[0]
+            self._access(x, issued[device], writes=writes)
             if not _is_simulated(x):
                 self._on_host.add(x.untyped_storage()._cdata)
 
@@ -144,11 +144,11 @@ class Races:
 
         It writes to those of the tensors whose places are ``written``.
         """
-        places = set(written)
+        of_written = set(written)
         issued = self._issue(name, [x.device.index for x in tensors])
-        for place, x in enumerate(tensors):
+        for i, x in enumerate(tensors):
             operation = issued[x.device.index]
-            self._access(x, operation, writes=place in places)
+            self._access(x, operation, writes=i in of_written)
 
     # -- what orders
 

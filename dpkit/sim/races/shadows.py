@@ -74,7 +74,15 @@ def use(what: str, name: str, row: Row, place: SourcePlace) -> Use:
         row: The row of a timeline in which it is.
         place: The line of the program that has issued it.
     """
-    return Use(what, name, *row, place.described(), place.code())
+    device, stream = row
+    return Use(
+        what,
+        name,
+        device=device,
+        stream=stream,
+        line=place.described(),
+        code=place.code(),
+    )
 
 
 class Shadow(weakref.ref[torch.UntypedStorage]):

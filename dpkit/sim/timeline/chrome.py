@@ -19,10 +19,10 @@ OURS = "dpkit"  # the key of the timeline
 
 def write_trace(record: Record, path: str | Path) -> None:
     """Write a timeline; compressed if the path ends in ".gz"."""
-    words = json.dumps(as_trace(record)).encode()
+    content = json.dumps(as_trace(record)).encode()
     if str(path).endswith(".gz"):
-        words = gzip.compress(words, mtime=0)  # the same bytes every time
-    Path(path).write_bytes(words)
+        content = gzip.compress(content, mtime=0)  # the same bytes every time
+    Path(path).write_bytes(content)
 
 
 def read_trace(path: str | Path) -> Record:
@@ -121,12 +121,12 @@ def _ours(fields: dict[str, Any]) -> Record:
 
 def _load(path: str | Path) -> dict[str, Any]:
     """Return the content of a file of JSON, compressed or not."""
-    words = Path(path).read_bytes()
+    stored = Path(path).read_bytes()
     try:
-        if words[:2] == b"\x1f\x8b":
-            words = gzip.decompress(words)
+        if stored[:2] == b"\x1f\x8b":
+            stored = gzip.decompress(stored)
         # The profiler leaves signs in names that strict JSON escapes.
-        content = json.loads(words.decode(errors="replace"), strict=False)
+        content = json.loads(stored.decode(errors="replace"), strict=False)
     except (ValueError, EOFError, OSError, zlib.error) as error:
         raise ValueError(
             f"not a trace: not JSON (path: {path}, error: {error})"

@@ -239,5 +239,5 @@ def ticks(
         at_most: About how many steps between the numbers there may be.
     """
     scale = (right - left) / (end - start)
-    words = round_ticks(start, end, at_most)
-    return [(left + (float(w) - start) * scale, w) for w in words]
+    labels = round_ticks(start, end, at_most)
+    return [(left + (float(w) - start) * scale, w) for w in labels]

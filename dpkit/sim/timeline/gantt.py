@@ -113,8 +113,8 @@ def draw_timeline(
     rows = streams(record.spans)
     title = _title(record, rows)
     if not rows:
-        words = "no spans: nothing took time in this timeline"
-        return drawing.page([drawing.text(14, 30, words)], 48, title)
+        message = "no spans: nothing took time in this timeline"
+        return drawing.page([drawing.text(14, 30, message)], 48, title)
     seconds = max(record.makespan, least_seconds) or 1e-6
     scale = Scale(record.start, record.start + seconds, _gutter(rows))
     entries = _legend(record)
@@ -193,8 +193,8 @@ def _row_names(rows: Rows) -> dict[Row, tuple[str, str]]:
     for device, row in rows.items():
         for i, (stream, spans) in enumerate(row.items()):
             alone = len(row) == 1 and stream in ALWAYS
-            words = "" if alone else drawing.cut(_does(stream, spans), 15)
-            names[device, stream] = (device if i == 0 else "", words)
+            role = "" if alone else drawing.cut(_does(stream, spans), 15)
+            names[device, stream] = (device if i == 0 else "", role)
     return names
 
 
@@ -289,7 +289,7 @@ def _axis(scale: Scale, top: float, bottom: float) -> list[str]:
     """Draw round times below the rows, and a thin line up from each."""
     unit, name = time_unit(scale.end - scale.start)
     parts = [drawing.quiet_text(14, bottom + 17, name)]
-    for x, words in drawing.ticks(
+    for x, label in drawing.ticks(
         start=scale.start / unit,
         end=scale.end / unit,
         left=scale.left,
@@ -297,13 +297,13 @@ def _axis(scale: Scale, top: float, bottom: float) -> list[str]:
     ):
         parts.append(drawing.line(x, top - 4, x, bottom, drawing.GRID))
         # Words at the right end would reach over the edge.
-        half = drawing.LETTER * len(words) / 2
+        half = drawing.LETTER * len(label) / 2
         at = x
         anchor = "middle"
         if x + half > drawing.WIDTH - 4:
             at = drawing.WIDTH - 6
             anchor = "end"
-        parts.append(drawing.quiet_text(at, bottom + 17, words, anchor))
+        parts.append(drawing.quiet_text(at, bottom + 17, label, anchor))
     return parts
 
 
@@ -314,8 +314,8 @@ def _bar(
     x = scale.x(bar.start)
     width = scale.width(bar)
     shape = _shape(bar, x, y, width)
-    words = drawing.escape(tooltip(bar))
-    parts = [f"{shape[:-2]}><title>{words}</title></rect>"]
+    title = drawing.escape(tooltip(bar))
+    parts = [f"{shape[:-2]}><title>{title}</title></rect>"]
     if bar.count > 1:
         return parts
     names = labels(bar.first.name, bar.first.device in several)
@@ -346,18 +346,18 @@ def _name(
     names: Sequence[str], kind: str, middle: float, y: float, width: float
 ) -> list[str]:
     """Write the first of some names that fits into a bar."""
-    for words in names:
-        if _breadth(words) <= width:
+    for name in names:
+        if _breadth(name) <= width:
             fill = drawing.INK if kind == "wait" else "#ffffff"
             more = f' class="in-bar" font-size="11" fill="{fill}"'
             if kind in HALOS:  # no stripes behind the letters
                 more += f' stroke="{HALOS[kind]}" {drawing.HALO}'
-            return [drawing.text(middle, y + 14, words, "middle", more)]
+            return [drawing.text(middle, y + 14, name, "middle", more)]
     return []
 
 
-def _breadth(words: str) -> float:
+def _breadth(name: str) -> float:
     """Return what words in a bar need, in pixels."""
-    edges = 4 if len(words) > 1 else 1.5
-    wide = sum(letter in "mwMW" for letter in words)
-    return 6.4 * len(words) + 4 * wide + edges
+    edges = 4 if len(name) > 1 else 1.5
+    wide = sum(letter in "mwMW" for letter in name)
+    return 6.4 * len(name) + 4 * wide + edges

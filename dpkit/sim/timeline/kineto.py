@@ -38,8 +38,9 @@ def read_profile(content: Mapping[str, Any]) -> Record:
     zero = min(_nanoseconds(e)[0] for e in [*work, *calls, *ops])
     rows = _rows(every, [*calls, *ops])
     spans = [span for e in work for span in _on_device(e, zero)]
+    alone = not work and not calls
     spans += [
-        _on_host(event, *rows[_place(event)], zero, not work and not calls)
+        _on_host(event, *rows[_thread(event)], zero, alone=alone)
         for event in [*calls, *ops]
     ]
     spans.sort(key=lambda span: (span.start, span.end))
@@ -53,14 +54,14 @@ def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
     reached: dict[Place, int] = {}
     times = [(*_nanoseconds(event), event) for event in events]
     for start, end, event in sorted(times, key=lambda t: (t[0], -t[1])):
-        place = _place(event)
-        if place not in reached or start >= reached[place]:
+        thread = _thread(event)
+        if thread not in reached or start >= reached[thread]:
             found.append(event)
-            reached[place] = end
+            reached[thread] = end
     return found
 
 
-def _place(event: TraceEvent) -> Place:
+def _thread(event: TraceEvent) -> Place:
     return event["pid"], event["tid"]
 
 
@@ -71,11 +72,20 @@ def _nanoseconds(event: TraceEvent) -> tuple[int, int]:
 
 
 def _span(
-    event: TraceEvent, zero: int, row: Row, kind: str, name: str = ""
+    event: TraceEvent, zero: int, row: Row, *, kind: str, name: str = ""
 ) -> Span:
     start, end = ((mark - zero) / 1e9 for mark in _nanoseconds(event))
     num_bytes = int(event.get("args", {}).get("bytes", 0))
-    return Span(*row, name or event["name"], kind, start, end, num_bytes)
+    device, stream = row
+    return Span(
+        device=device,
+        stream=stream,
+        name=name or event["name"],
+        kind=kind,
+        start=start,
+        end=end,
+        num_bytes=num_bytes,
+    )
 
 
 def _on_device(event: TraceEvent, zero: int) -> list[Span]:
@@ -87,7 +97,8 @@ def _on_device(event: TraceEvent, zero: int) -> list[Span]:
     target = args.get("toDevice")
     if source == target:
         row = f"cuda:{number}", stream
-        return [_span(event, zero, row, *_kind_and_name(event))]
+        kind, name = _kind_and_name(event)
+        return [_span(event, zero, row, kind=kind, name=name)]
     ends = {
         source: f"copy to cuda:{target}",
         target: f"copy from cuda:{source}",
@@ -96,7 +107,7 @@ def _on_device(event: TraceEvent, zero: int) -> list[Span]:
     for end, name in ends.items():
         # The file has the stream of one end alone.
         row = f"cuda:{end}", stream if end == number else "peer copies"
-        spans.append(_span(event, zero, row, "copy", name))
+        spans.append(_span(event, zero, row, kind="copy", name=name))
     return spans
 
 
@@ -115,16 +126,16 @@ def _kind_and_name(event: TraceEvent) -> tuple[str, str]:
 
 
 def _on_host(
-    event: TraceEvent, host: str, thread: str, zero: int, alone: bool
+    event: TraceEvent, host: str, thread: str, zero: int, *, alone: bool
 ) -> Span:
     """Return a call to a device, which launches or waits, or an operation."""
     if event["cat"] in CALLS:
         kind = "wait" if "Synchronize" in event["name"] else "launch"
-        return _span(event, zero, (host, f"{thread} calls"), kind)
+        return _span(event, zero, (host, f"{thread} calls"), kind=kind)
     if alone:  # without a device the operations of the CPU compute
         row = host.replace("host", "cpu"), thread
-        return _span(event, zero, row, "compute")
-    return _span(event, zero, (host, thread), "launch")
+        return _span(event, zero, row, kind="compute")
+    return _span(event, zero, (host, thread), kind="launch")
 
 
 def _rows(
@@ -132,25 +143,25 @@ def _rows(
 ) -> dict[Place, Row]:
     """Return host and stream of each thread that the ``used`` ran on."""
     names = {
-        _place(event): str(event["args"]["name"])
+        _thread(event): str(event["args"]["name"])
         for event in events
         if event.get("name") == "thread_name"
     }
     in_time = sorted(used, key=lambda event: _nanoseconds(event)[0])
-    places = list(dict.fromkeys(map(_place, in_time)))
-    processes = list(dict.fromkeys(process for process, _ in places))
+    used_threads = list(dict.fromkeys(map(_thread, in_time)))
+    processes = list(dict.fromkeys(process for process, _ in used_threads))
     rows = {}
     for i, process in enumerate(processes):
         host = "host" if len(processes) == 1 else f"host:{i}"
-        threads = [place for place in places if place[0] == process]
+        threads = [thread for thread in used_threads if thread[0] == process]
         main = (process, process)
         main = main if main in threads else threads[0]
         rows[main] = host, "python"
         threads.remove(main)
-        for k, place in enumerate(threads, 1):
-            engine = re.search(r"pt_autograd_(\d+)", names.get(place, ""))
+        for k, thread in enumerate(threads, 1):
+            engine = re.search(r"pt_autograd_(\d+)", names.get(thread, ""))
             word = f"backward {engine[1]}" if engine else f"thread {k}"
-            rows[place] = host, word
+            rows[thread] = host, word
     return rows
 
 

@@ -96,16 +96,16 @@ def _head(device: str, label: str, peak: int) -> list[str]:
 def _axes(top: float) -> list[str]:
     unit, name = memory_unit(int(top))
     parts = [drawing.quiet_text(PLOT_LEFT - 6, PLOT_TOP - 8, name, "end")]
-    for y, words in drawing.ticks(
+    for y, label in drawing.ticks(
         0, top / unit, PLOT_BOTTOM, PLOT_TOP, at_most=4
     ):
         parts.append(drawing.line(PLOT_LEFT, y, PLOT_RIGHT, y, drawing.GRID))
-        parts.append(drawing.quiet_text(PLOT_LEFT - 6, y + 4.5, words, "end"))
-    words = "allocations and releases, in order"
+        parts.append(drawing.quiet_text(PLOT_LEFT - 6, y + 4.5, label, "end"))
+    label = "allocations and releases, in order"
     middle = (PLOT_LEFT + PLOT_RIGHT) / 2
     return [
         *parts,
-        drawing.quiet_text(middle, PLOT_BOTTOM + 19, words, "middle"),
+        drawing.quiet_text(middle, PLOT_BOTTOM + 19, label, "middle"),
     ]
 
 
@@ -124,10 +124,10 @@ def _areas(moments: Sequence[dict[str, int]], top: float) -> list[str]:
     for category in moments[0]:
         roof = [f + m[category] for f, m in zip(floor, moments, strict=True)]
         most = max(m[category] for m in moments)
-        words = drawing.escape(f"{category}: at most {show_memory(most)}")
+        title = drawing.escape(f"{category}: at most {show_memory(most)}")
         parts.append(
             f'<path d="{_steps(floor, roof, top)}" fill="{_fill(category)}">'
-            f"<title>{words}</title></path>"
+            f"<title>{title}</title></path>"
         )
         floor = roof
     return parts

@@ -30,8 +30,8 @@ def lay_out(
         capture_output=True, check=True, text=True,
     )  # fmt: skip
     for name in listed.stdout.splitlines():
-        words = [*git, "show", f"{script.at or 'HEAD'}:{name}"]
-        shown = subprocess.run(words, capture_output=True)
+        command = [*git, "show", f"{script.at or 'HEAD'}:{name}"]
+        shown = subprocess.run(command, capture_output=True)
         if shown.returncode == 0:  # a shallow history lacks large files
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)

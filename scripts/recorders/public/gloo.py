@@ -92,7 +92,7 @@ def replace_everywhere(old: Any, new: Any) -> None:
                     setattr(module, key, new)
 
 
-def replace_device(owner: Any, name: str, place: int, keyword: str) -> None:
+def replace_device(owner: Any, name: str, index: int, keyword: str) -> None:
     """Make an argument of a function name the CPU in place of a GPU."""
     old = getattr(owner, name)
 
@@ -100,8 +100,8 @@ def replace_device(owner: Any, name: str, place: int, keyword: str) -> None:
     def call(*args: Any, **kwargs: Any) -> Any:
         if keyword in kwargs:
             kwargs[keyword] = on_cpu(kwargs[keyword])
-        if len(args) > place:
-            args = (*args[:place], on_cpu(args[place]), *args[place + 1 :])
+        if len(args) > index:
+            args = (*args[:index], on_cpu(args[index]), *args[index + 1 :])
         return old(*args, **kwargs)
 
     setattr(owner, name, call)
@@ -192,17 +192,17 @@ def replace_distributed() -> None:
     replace_everywhere(make, device_mesh.init_device_mesh)
 
 
-def main(words: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Run a script."""
     torch.set_num_threads(1)
     replace_cuda()
     replace_tensors()
     replace_distributed()
     steps = None
-    if words[0] == "--steps":
-        steps, words = int(words[1]), words[2:]
+    if arguments[0] == "--steps":
+        steps, arguments = int(arguments[1]), arguments[2:]
     with OnCpu():
-        run_watched(words, steps)
+        run_watched(arguments, steps)
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ def sharded_model(mesh: DeviceMesh) -> Any:
     return model
 
 
-def take_step(model: nn.Module, optimizer: Any, words: Tensor) -> None:
+def take_step(model: nn.Module, optimizer: Any, tokens: Tensor) -> None:
     """Take a step of the optimizer."""
-    model(input_ids=words, labels=words).loss.backward()
+    model(input_ids=tokens, labels=tokens).loss.backward()
     optimizer.step()
     optimizer.zero_grad()
 
@@ -65,10 +65,10 @@ def allocated() -> Iterator[int]:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     model = sharded_model(init_device_mesh("cuda", (dist.get_world_size(),)))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, foreach=True)
-    words = torch.zeros(1, LENGTH, dtype=torch.long, device="cuda")
+    tokens = torch.zeros(1, LENGTH, dtype=torch.long, device="cuda")
     for _ in range(STEPS):
         torch.cuda.reset_peak_memory_stats()
-        take_step(model, optimizer, words)
+        take_step(model, optimizer, tokens)
         torch.cuda.synchronize()
         yield torch.cuda.max_memory_allocated()
 
@@ -82,19 +82,19 @@ def tracked(world_size: int) -> Iterator[int]:
     with FakeTensorMode():
         model = sharded_model(mesh)
         optimizer = torch.optim.AdamW(model.parameters(), 1e-4, foreach=True)
-        words = torch.zeros(1, LENGTH, dtype=torch.long)
+        tokens = torch.zeros(1, LENGTH, dtype=torch.long)
         for _ in range(STEPS):
             tracker = FSDPMemTracker(model, optimizer)
-            tracker.track_inputs((words,))
+            tracker.track_inputs((tokens,))
             with tracker:
-                take_step(model, optimizer, words)
+                take_step(model, optimizer, tokens)
             (found,) = tracker.get_tracker_snapshot("peak").values()
             yield found["Total"]
 
 
-def main(words: list[str]) -> None:
+def main(arguments: list[str]) -> None:
     """Print the peaks."""
-    peaks = tracked(int(words[1])) if words else allocated()
+    peaks = tracked(int(arguments[1])) if arguments else allocated()
     found = list(peaks)
     if dist.get_rank() == 0:
         print(json.dumps({"peaks": found}), flush=True)

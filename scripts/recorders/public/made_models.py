@@ -21,17 +21,17 @@ def language_model(folder: Path, lines: list[str]) -> None:
     """Write a small Llama's configuration, weights and vocabulary."""
     tokenizers: Any = import_module("tokenizers")
     transformers: Any = import_module("transformers")
-    words = tokenizers.Tokenizer(tokenizers.models.BPE())
-    words.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
-    words.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=["<s>", "</s>"],
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
     )
-    words.train_from_iterator(lines, trainer)
+    tokenizer.train_from_iterator(lines, trainer)
     fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=words, bos_token="<s>", eos_token="</s>"
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>"
     )
     fast.save_pretrained(folder)
     about = folder / "tokenizer_config.json"

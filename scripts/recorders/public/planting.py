@@ -180,6 +180,6 @@ class Planter:
         return found, ended.wall_seconds
 
 
-def with_more(script: PublicScript, words: list[str]) -> PublicScript:
+def with_more(script: PublicScript, arguments: list[str]) -> PublicScript:
     """Return a script with more arguments."""
-    return replace(script, arguments=[*script.arguments, *words])
+    return replace(script, arguments=[*script.arguments, *arguments])

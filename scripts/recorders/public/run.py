@@ -38,13 +38,13 @@ class Ended:
     wall_seconds: float
 
 
-def run_to_end(words: list[str], **settings: Any) -> Ended:
+def run_to_end(command: list[str], **settings: Any) -> Ended:
     """Run a program, for LIMIT seconds at most."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         process = subprocess.Popen(
-            words, stdout=output, stderr=subprocess.STDOUT,
+            command, stdout=output, stderr=subprocess.STDOUT,
             start_new_session=True, **settings,
         )  # fmt: skip
         try:
@@ -126,9 +126,9 @@ class Runner:
             **own,
         }
 
-    def _words(self, script: PublicScript, sums: Path | None) -> list[str]:
+    def _program(self, script: PublicScript, sums: Path | None) -> list[str]:
         """Return the script and its arguments, or the watched script."""
-        named = ["-m"] * script.module + [script.script]
+        program = ["-m"] * script.module + [script.script]
         arguments = script.filled(script.arguments, self._places(script))
         watching = []
         if sums is not None:
@@ -136,8 +136,8 @@ class Runner:
         if script.old_names:
             watching += ["--before", str(HERE / "old_names.py")]
         if watching:
-            return [WATCHED, *watching, *named, *arguments]
-        return [*named, *arguments]
+            return [WATCHED, *watching, *program, *arguments]
+        return [*program, *arguments]
 
     def simulate(
         self, script: PublicScript, sums: Path | None = None
@@ -152,8 +152,8 @@ class Runner:
             # The step that is the last ends the rank before it is written.
             steps = script.steps + (sums is not None)
             options += ["--steps", str(steps)]
-        words = [*options, *self._words(script, sums)]
-        return self._run(script, ["-m", "dpkit", command, *words], "log")
+        arguments = [*options, *self._program(script, sums)]
+        return self._run(script, ["-m", "dpkit", command, *arguments], "log")
 
     def check(self, script: PublicScript, one: str) -> Ended:
         """Compare one rank of a script with several.
@@ -163,8 +163,8 @@ class Runner:
             one: What one rank is given besides.
         """
         options = [f"--ranks={script.ranks}", f"--one={one}"]
-        words = [*options, *self._words(script, None)]
-        return self._run(script, ["-m", "dpkit", "check", *words], "check")
+        arguments = [*options, *self._program(script, None)]
+        return self._run(script, ["-m", "dpkit", "check", *arguments], "check")
 
     def run_in_processes(self, script: PublicScript, sums: Path) -> Ended:
         """Run a script in real processes, with gloo on the CPU."""
@@ -177,16 +177,18 @@ class Runner:
             "29577",
         ]
         steps = ["--steps", str(script.steps)] if script.steps > 0 else []
-        words = self._words(script, sums)[1:]
-        gloo = ["--", str(HERE / "gloo.py"), *steps, *words]
+        arguments = self._program(script, sums)[1:]
+        gloo = ["--", str(HERE / "gloo.py"), *steps, *arguments]
         return self._run(script, [*start, *gloo], "gloo")
 
-    def _run(self, script: PublicScript, words: list[str], log: str) -> Ended:
+    def _run(
+        self, script: PublicScript, arguments: list[str], log: str
+    ) -> Ended:
         for name in script.removed:
             old = self._folder(script) / name
             shutil.rmtree(old) if old.is_dir() else old.unlink(True)
         ended = run_to_end(
-            [sys.executable, *words],
+            [sys.executable, *arguments],
             cwd=self._folder(script),
             env=self._environment(script),
         )
@@ -255,9 +257,9 @@ class Runner:
             from importlib.metadata import version
 
             return version(script.repository.removeprefix("package:"))
-        words = ["git", "rev-parse", script.at or "HEAD"]
+        command = ["git", "rev-parse", script.at or "HEAD"]
         folder = self._checkout(script)
-        found = subprocess.run(words, cwd=folder, capture_output=True)
+        found = subprocess.run(command, cwd=folder, capture_output=True)
         return found.stdout.decode().strip()[:12]
 
 

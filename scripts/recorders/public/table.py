@@ -38,16 +38,18 @@ class PublicScript:
     blind: bool = False  # chosen before any script like it was tried
     reason: str = ""  # why it does not run, or what is to be known
 
-    def filled(self, words: list[str], places: dict[str, str]) -> list[str]:
-        """Return words with the places put in."""
-        return [fill(word, places) for word in words]
+    def filled(
+        self, arguments: list[str], places: dict[str, str]
+    ) -> list[str]:
+        """Return arguments with the places put in."""
+        return [fill(argument, places) for argument in arguments]
 
 
-def fill(word: str, places: dict[str, str]) -> str:
-    """Return a word with the places put in."""
+def fill(text: str, places: dict[str, str]) -> str:
+    """Return a text with the places put in."""
     for name, path in places.items():
-        word = word.replace(f"{{{name}}}", path)
-    return word
+        text = text.replace(f"{{{name}}}", path)
+    return text
 
 
 def read_table(path: Path = TABLE) -> list[PublicScript]:

@@ -69,11 +69,11 @@ def seed() -> None:
     torch.manual_seed(rank)
 
 
-def run_watched(words: list[str], steps: int | None = None) -> None:
+def run_watched(arguments: list[str], steps: int | None = None) -> None:
     """Run a script as the program of this process.
 
     Args:
-        words: As on the command line.
+        arguments: As on the command line.
         steps: After so many steps of its first optimizer it ends.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -82,7 +82,7 @@ def run_watched(words: list[str], steps: int | None = None) -> None:
     parser.add_argument("-m", "--module", action="store_true")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
-    options = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     for file in options.before:
         runpy.run_path(file)
     if options.write:

@@ -91,27 +91,27 @@ class Bert(nn.Module):
         self.bias = nn.Parameter(torch.zeros(WORDS))
         self.two = nn.Linear(HIDDEN, 2)
 
-    def forward(self, words: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor) -> Tensor:
         """Return the loss for words (b, s)."""
-        places = torch.arange(words.shape[1], device=words.device)
-        x = self.words(words) + self.places(places) + self.kinds(words)
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.words(tokens) + self.places(places) + self.kinds(tokens)
         x = dropped(self.norms[0](x))
-        mask = x.new_zeros(len(words), 1, 1, words.shape[1])
+        mask = x.new_zeros(len(tokens), 1, 1, tokens.shape[1])
         for layer in self.layers:
             x = layer(x, mask)
         if self.task == "pre-training":
-            return self._guessed(x, words)
+            return self._guessed(x, tokens)
         ends = self.two(x).unbind(2)  # two of (b, s)
-        first, last = (F.cross_entropy(end, words[:, 0]) for end in ends)
+        first, last = (F.cross_entropy(end, tokens[:, 0]) for end in ends)
         return (first + last) / 2
 
-    def _guessed(self, x: Tensor, words: Tensor) -> Tensor:
+    def _guessed(self, x: Tensor, tokens: Tensor) -> Tensor:
         y = self.norms[1](F.gelu(self.transform(x)))
         scores = y @ self.words.weight.T + self.bias
         follows = self.two(self.pooler(x[:, 0]).tanh())
         return F.cross_entropy(
-            scores.flatten(0, 1), words.flatten()
-        ) + F.cross_entropy(follows, words[:, 0])
+            scores.flatten(0, 1), tokens.flatten()
+        ) + F.cross_entropy(follows, tokens[:, 0])
 
 
 class Optimizer:
@@ -177,14 +177,14 @@ def sequences_per_second(
         with torch.device("meta"):  # numbers that are drawn take seconds
             bert = Bert(task)
         net = _on(bert, precision, device)
-        words = torch.zeros(rows, length, dtype=torch.long, device=device)
-        net(words).backward()
+        tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
+        net(tokens).backward()
         optimizer = Optimizer(net, fused)
         optimizer.step()
         if accumulated == 1:
             net.zero_grad()
         with Timer([device]) as batch:
-            net(words).backward()
+            net(tokens).backward()
         with Timer([device]) as step:
             optimizer.step()
     seconds = accumulated * batch.seconds + step.seconds

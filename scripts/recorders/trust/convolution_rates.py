@@ -1,4 +1,4 @@
-"""Published images per second beside simulated ones, and rates fitted to them.
+"""Published and simulated images per second, and rates fitted to them.
 
 ``published`` is what a file in ``book/_data`` holds: tensorflow_2017.json or
 resnet50_nvidia.json.
@@ -99,7 +99,7 @@ def fit_rates(
         us.append(steps[name].fast / seconds)
         vs.append(steps[name].other / seconds)
         rest.append(1 - steps[name].rest / seconds)
-    fast, other = fit_two(us, vs, rest)
+    fast, other = fit_two(us, vs, totals=rest)
     return 1 / fast, 1 / other
 
 
@@ -108,7 +108,7 @@ def left_out(
 ) -> list[tuple[tuple[float, float], Comparison]]:
     """Predict each network by rates that were fitted to the others.
 
-    The rates, fast and other, stand beside each comparison.
+    Each comparison has the rates, fast and other.
     """
     measured = one_gpu(published, hardware)
     gpu = ACCELERATORS[HARDWARE[hardware][0]]

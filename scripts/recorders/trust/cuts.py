@@ -5,7 +5,7 @@ by tensor groups, pipelines and replicas. Two of their figures tell an order;
 their numbers stand in pictures, and the text names the fastest cut.
 
 What the paper leaves open is taken as simple as can be: one stage a device,
-and nothing sent beside the arithmetic. The steps by ZeRO-3 were made with
+and nothing sent during the arithmetic. The steps by ZeRO-3 were made with
 DeepSpeed of 2021, which sent a message for each tensor; its settings are not
 told, and taken as the library's own (``planner.zero_messages``).
 """
@@ -49,10 +49,10 @@ def rows(record: Mapping[str, Any], gpus: Any) -> list[Comparison]:
         flops = flops_computed_twice(case.network, batch)
         measured = flops / (count * teraflops * 1e12)
         what = f"{OF_2021}, {name.split()[0]}", f"{count:,} A100"
-        words = f"{d} × {t} × {p}" + (", ZeRO-3" if zero else "")
-        work = work_of(words, what[1])
+        configuration = f"{d} × {t} × {p}" + (", ZeRO-3" if zero else "")
+        work = work_of(configuration, what[1])
         values = "s", seconds, measured, "unseen", work
-        found.append(Comparison(*what, words, *values))
+        found.append(Comparison(*what, configuration, *values))
     return found
 
 

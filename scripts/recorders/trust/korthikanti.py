@@ -202,7 +202,7 @@ WAYS = (
 
 
 def comparisons(record: Mapping[str, Any]) -> Iterator[Comparison]:
-    """Yield what was measured beside what is predicted; nothing was fitted."""
+    """Yield what was measured and what is predicted; nothing was fitted."""
     models = {k: model_of(v) for k, v in record["models"].items()}
     for way in WAYS:
         shape = models["22B"].shape

@@ -74,7 +74,7 @@ def fit_ring(times: Mapping[float, float], p: int) -> tuple[float, float]:
             us.append(way.steps * steps / seconds)
             vs.append(way.num_bytes * moved / seconds)
             totals.append(1 - BASE_SECONDS / seconds)
-        step, per_byte = fit_two(us, vs, totals)
+        step, per_byte = fit_two(us, vs, totals=totals)
         rate = 1 / per_byte
     return step, rate
 

@@ -60,7 +60,7 @@ def of_2022(
     planner's.
     """
     for name, row in record["models"].items():
-        for words, (recompute, rows, key) in WAYS.items():
+        for configuration, (recompute, rows, key) in WAYS.items():
             layout = Layout(
                 1,
                 row["tensor"],
@@ -77,7 +77,7 @@ def of_2022(
             case = Case(network, row["batch"], where, sustained=sustained)
             seconds = case.seconds(layout).total
             what = f"planned step of {name}", f"{row['gpus']} A100"
-            yield _row(*what, words, "s", seconds, row[key])
+            yield _row(*what, configuration, "s", seconds, row[key])
 
 
 def replicas(record: Mapping[str, Any]) -> Comparison:
@@ -149,8 +149,10 @@ def on_a100s(load: Any) -> Rows:
         *of_megatron(best_sustained(of_zero)),
         *of_zero(best_sustained(of_megatron)),
     ]
-    words = (row.configuration + LEFT_OUT for row in tests)
-    return fitted + [replace(r, configuration=w) for r, w in zip(tests, words)]
+    configurations = (row.configuration + LEFT_OUT for row in tests)
+    return fitted + [
+        replace(r, configuration=w) for r, w in zip(tests, configurations)
+    ]
 
 
 def best_sustained(rows_at: Callable[[float], Rows]) -> float:

@@ -32,14 +32,14 @@ def first_seconds(shape: Shape, accumulates: bool) -> Passes:
     with simulated(shape) as owners:
         with owners[0]:
             table = nn.Embedding(WORDS, shape.hidden, dtype=DTYPE)
-            places = nn.Embedding(SEQUENCE, shape.hidden, dtype=DTYPE)
+            positions = nn.Embedding(SEQUENCE, shape.hidden, dtype=DTYPE)
         of_words = VocabParallelEmbedding(table, owners, LIBRARY)
-        of_places = Replicated(places, owners)
+        of_positions = Replicated(positions, owners)
 
-        def run(*words: Tensor) -> list[Tensor]:
-            rows = [word[:1] for word in words]
-            pairs = zip(of_words(words), of_places(rows), strict=True)
-            return [dropped(x + place) for x, place in pairs]
+        def run(*tokens: Tensor) -> list[Tensor]:
+            rows = [token[:1] for token in tokens]
+            pairs = zip(of_words(tokens), of_positions(rows), strict=True)
+            return [dropped(x + y) for x, y in pairs]
 
         return pass_seconds(run, _words(shape, owners), accumulates)
 
@@ -56,7 +56,7 @@ def last_seconds(shape: Shape, accumulates: bool) -> Passes:
             norm_of(shape, owners),
             ColumnParallelLinear(scores, owners, algorithm=LIBRARY),
         )
-        targets = [words.flatten() for words in _words(shape, owners)]
+        targets = [tokens.flatten() for tokens in _words(shape, owners)]
 
         def run(*xs: Tensor) -> list[Tensor]:
             shards = [y.flatten(0, 1).float() for y in head(xs)]

@@ -75,7 +75,7 @@ def call(tmp_path, monkeypatch):
 
 def test_a_program_that_ends_by_itself(part, tmp_path):
     log = tmp_path / "log"
-    ended = limited.run(part.words, log, 60, "a")
+    ended = limited.run(part.command, log, 60, "a")
     assert ended.status == 0
     assert log.read_text() == "said it\n"
     wrong = [sys.executable, "-c", "import nothing_of_that_name"]
@@ -174,7 +174,7 @@ def test_others_are_left_alone(part, tmp_path):
         stdin=subprocess.PIPE,
         env=os.environ | {limited.MARK: "of another"},
     )
-    limited.run(part.words, tmp_path / "log", 60, "of this")
+    limited.run(part.command, tmp_path / "log", 60, "of this")
     assert other.poll() is None
     assert psutil.Process(other.pid) in limited.marked("of an")
     other.communicate(b"\n")
@@ -222,8 +222,8 @@ def test_ten_minutes_are_enough_to_come_to_the_chapters(tmp_path):
 
 
 def test_a_rehearsal_sees_the_cpu_where_a_gpu_would_be(tmp_path):
-    real = {part.name: part.words for part in plan(tmp_path, 2)}
-    rehearsed = {part.name: part.words for part in plan(tmp_path, 2, 2)}
+    real = {part.name: part.command for part in plan(tmp_path, 2)}
+    rehearsed = {part.name: part.command for part in plan(tmp_path, 2, 2)}
     for name in ("gpu_steps", "gpu_operators"):  # too large for a CPU
         assert name not in rehearsed
         real.pop(name)
@@ -422,7 +422,7 @@ def test_an_interrupted_call_leaves_a_report(call, monkeypatch):
     run = gpu_report.run
 
     def interrupted(words, *others):
-        if words == parts[1].words:
+        if words == parts[1].command:
             signal.raise_signal(signal.SIGINT)
         return run(words, *others)
 
@@ -487,7 +487,7 @@ def test_tests_that_are_cut_are_named(tmp_path):
     (part,) = (p for p in plan(tmp_path, 1) if p.name == "cuda-tests")
     (tmp_path / "test_both.py").write_text(KILLED)
     left_out = "-m", "cuda", *map(str, (ROOT / "tests").iterdir())
-    words = [word for word in part.words if word not in left_out]
+    words = [word for word in part.command if word not in left_out]
     words = [words[0], "-m", *words[1:], "-n", "0", str(tmp_path)]
     log, environment = tmp_path / "log", gpu_report.environment(0)
     limited.run(words, log, 60, "test-cut/", environment, tmp_path)

@@ -43,7 +43,7 @@ def unrun(files, given):
 def test_each_file_of_tests_is_run_by_a_part():
     run = "".join(map(would_run, PARTS)).replace('"', "")
     words = set(run.split())
-    words |= {word for part in short_rehearsal() for word in part.words}
+    words |= {word for part in short_rehearsal() for word in part.command}
     given = {w for w in words if w.startswith(("tests/", "book/"))}
     files = [*(ROOT / "tests").rglob("test_*.py"), *ROOT.glob("book/*.ipynb")]
     files += (ROOT / "tests" / "packages").glob("*s_of_*.py")

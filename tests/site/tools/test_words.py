@@ -44,7 +44,7 @@ def write(root, name, *cells):
 
 
 def found(root):
-    return [(f.kind, f.place) for f in words.find_all(root)]
+    return [(f.kind, f.location) for f in words.find_all(root)]
 
 
 def test_nothing_is_found_where_nothing_is_to_be_mended(book):
