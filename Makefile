@@ -84,7 +84,7 @@ NBVAL  := --nbval-current-env --nbval-kernel-name=python3
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
 # In a few seconds: can the tests run here at all? Can they use the GPUs?
-FIT := $(PY) -P scripts/fit_for_tests.py
+FIT := $(PY) -P scripts/environment/fit_for_tests.py
 # These tests run without DPKIT_DEVICES, as for a reader who has not set it.
 FOUND := $(patsubst %,tests/kit/test_%.py,processes workers machine) \
   $(patsubst %,tests/sim/test_%.py,sim configuration pinned) \
@@ -148,11 +148,11 @@ $(VENV)/ready: requirements.txt pyproject.toml
 	name one with: make setup PYTHON=python3.11" \
 	  if sys.version_info < (3, 11) else 0)'
 ifneq ($(WITHOUT_TORCH)$(wildcard $(OUTER)),)
-	$(PYTHON) -P scripts/torch_there.py $(VENV)
+	$(PYTHON) -P scripts/environment/torch_there.py $(VENV)
 	$(VENV)/bin/python -m pip install --disable-pip-version-check --no-deps \
 	  -r $(OUTER)
 else
-	@$(PYTHON) -P scripts/gpu_fits.py
+	@$(PYTHON) -P scripts/environment/gpu_fits.py
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --disable-pip-version-check \
 	  -r requirements.txt
@@ -187,7 +187,7 @@ setup: $(READY)  ## install the pinned environment, .venv; or VERSIONS=newest
 endif
 
 book: $(READY)  ## build the site into _build/html
-	$(PY) scripts/build_site.py .
+	$(PY) scripts/pages/build_site.py .
 
 # Where BUILT_SITE says that the site is built, it is not built again.
 check: $(if $(BUILT_SITE),,book)  ## look at every page: axe, links, spelling, … or CHECKS="links"
@@ -196,20 +196,20 @@ check: $(if $(BUILT_SITE),,book)  ## look at every page: axe, links, spelling, �
 # The port is tried first: nobody should wait until the pages are built, and
 # then learn that the port is taken.
 serve: free-port book  ## show the site on http://localhost:8000, or on PORT=…
-	@$(PY) scripts/serve.py _build/html "$(PORT)"
+	@$(PY) scripts/pages/serve.py _build/html "$(PORT)"
 
 free-port: $(READY)
-	@$(PY) scripts/serve.py --try "$(PORT)"
+	@$(PY) scripts/pages/serve.py --try "$(PORT)"
 
 # The site has the plain notebooks. It is built where a chapter is newer than
 # the index of the search, which is written last.
 WHOLE_SITE := _build/html/_static/search/words.js
 $(WHOLE_SITE): $(wildcard book/*.ipynb) | $(READY)
-	$(PY) scripts/build_site.py .
+	$(PY) scripts/pages/build_site.py .
 
 # JupyterLab shows stored pictures only of notebooks that are trusted.
 notebooks: $(READY) $(WHOLE_SITE)  ## open the plain notebooks in JupyterLab
-	@$(PY) scripts/copy_notebooks.py .
+	@$(PY) scripts/chapters/copy_notebooks.py .
 	@$(PY) -m nbformat.sign notebooks/*.ipynb >/dev/null
 	$(PY) -m jupyter lab notebooks
 
@@ -218,7 +218,7 @@ edit: $(READY)  ## open the chapters themselves in JupyterLab, to change them
 	$(PY) -m jupyter lab book
 
 notebooks-branch: book  ## commit plain notebooks to the branch `notebooks`
-	@$(PY) scripts/notebooks_branch.py . notebooks
+	@$(PY) scripts/owner/notebooks_branch.py . notebooks
 
 # With CHECK=yes nothing is stored: it fails where a notebook would change. On
 # GPUs the outputs go to _build/gpu.
@@ -268,11 +268,11 @@ on-gpu: $(READY)
 	  $(GPU_CHAPTERS))
 
 one: $(READY)  ## the tests of one file, in seconds (FILE=dpkit/losses.py)
-	$(ON_SIM) $(ONE) $(PY) scripts/run_one.py "$(FILE)"
+	$(ON_SIM) $(ONE) $(PY) scripts/testing/run_one.py "$(FILE)"
 
 # What runs each week: all ways of all engines, all pages, other CPUs, …
 test-all: $(READY)  ## all there is to run, in parts that go on where it stopped
-	@$(PY) scripts/run_parts.py $(PARTS)
+	@$(PY) scripts/testing/run_parts.py $(PARTS)
 
 # The text and the pages; with BUILT_SITE=, those that are built.
 on-site: $(READY)
@@ -282,10 +282,10 @@ on-site: $(READY)
 on-plain: book
 	printf '%s\n' $(CHOSEN) | $(ON_SIM) $(ONE) xargs -n 1 \
 	  -P $$($(PY) -m tests.running.workers) \
-	  $(PY) scripts/run_plain.py _build/html
+	  $(PY) scripts/chapters/run_plain.py _build/html
 
 test-report:  ## write one file about the last run of tests, to attach
-	@$(PYTHON) scripts/report_tests.py
+	@$(PYTHON) scripts/testing/report_tests.py
 
 # PyTorch's engines on 2, 4 and 8 ranks; with TORCH=2.11, by that torch.
 on-ranks: $(READY)
@@ -326,10 +326,10 @@ on-double: $(READY)
 	$(PY) scripts/rehearse.py $(if $(SHORT),short,$(or $(GPUS),2))
 
 new-chapter: $(READY)  ## make a chapter that passes all checks (NAME=…)
-	@$(ON_SIM) $(ONE) $(PY) scripts/new_chapter.py "$(NAME)"
+	@$(ON_SIM) $(ONE) $(PY) scripts/chapters/new_chapter.py "$(NAME)"
 
 address:  ## write the public address, URL=https://…, and AUTHORS="A and B"
-	@$(PYTHON) scripts/set_address.py "$(URL)" --pages "$(PAGES)" \
+	@$(PYTHON) scripts/owner/set_address.py "$(URL)" --pages "$(PAGES)" \
 	  --authors "$(AUTHORS)"
 
 bench: $(READY)  ## measure speed, as ratios; AGAINST=commit, ROWS=, RECORD=yes
@@ -342,7 +342,7 @@ elsewhere: $(READY)  ## the step in JAX, TensorFlow, MXNet; FRAMEWORK=, RENEW=1
 
 # What these packages need beside them, torch too, is that of $(PY).
 $(PACKAGES)/ready: tests/packages/requirements.txt | $(READY)
-	$(PY) -P scripts/torch_there.py $(PACKAGES)
+	$(PY) -P scripts/environment/torch_there.py $(PACKAGES)
 	$(PACKAGES)/bin/python -m pip install --disable-pip-version-check \
 	  --no-deps -r tests/packages/requirements.txt
 	@touch $@
@@ -353,10 +353,10 @@ on-packages: $(PACKAGES)/ready
 	  $(or $(FILES),tests/packages/scripts_of_packages.py)
 
 # It needs packages that nothing else does, so it has an environment.
-$(OTTER)/ready: scripts/assignment/requirements.txt | $(READY)
-	$(PY) -P scripts/torch_there.py $(OTTER)
+$(OTTER)/ready: scripts/teaching/assignment/requirements.txt | $(READY)
+	$(PY) -P scripts/environment/torch_there.py $(OTTER)
 	$(OTTER)/bin/python -m pip install --disable-pip-version-check \
-	  --no-deps -r scripts/assignment/requirements.txt
+	  --no-deps -r scripts/teaching/assignment/requirements.txt
 	$(OTTER)/bin/python -m pip install --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -364,12 +364,12 @@ $(OTTER)/ready: scripts/assignment/requirements.txt | $(READY)
 # The exercises of a chapter for a course: FOR=plain or otter; SEED=number gives
 # other numbers than the book; HINTS=no.
 assignment: $(READY) $(if $(filter otter,$(FOR)),$(OTTER)/ready)  ## exercises of CHAPTER=name for a course, FOR=plain or otter
-	@$(PY) scripts/make_assignment.py "$(CHAPTER)" --for "$(or $(FOR),plain)" \
+	@$(PY) scripts/teaching/make_assignment.py "$(CHAPTER)" --for "$(or $(FOR),plain)" \
 	  $(if $(SEED),--seed "$(SEED)") $(if $(filter no,$(HINTS)),--no-hints) \
 	  $(if $(filter otter,$(FOR)),--otter $(OTTER)/bin/otter)
 
 grade: $(READY)  ## grade notebooks, FILES="a.ipynb b.ipynb", of an assignment, FOLDER=
-	@$(ONE) $(PY) scripts/grade_assignment.py "$(FOLDER)" $(FILES)
+	@$(ONE) $(PY) scripts/teaching/grade_assignment.py "$(FOLDER)" $(FILES)
 
 # Each exercise, with its solution, its stub and its wrong answers, by both
 # graders.
@@ -378,17 +378,17 @@ on-assignments: $(OTTER)/ready
 	  $(OTTER)/bin/python -m pytest $(SHARED) \
 	  $(or $(FILES),tests/packages/graded_assignments.py)
 
-$(RELEASE)/ready: scripts/release_requirements.txt
+$(RELEASE)/ready: scripts/owner/release_requirements.txt
 	$(PYTHON) -m venv $(RELEASE)
 	$(RELEASE)/bin/python -m pip install --disable-pip-version-check --quiet \
-	  -r scripts/release_requirements.txt
+	  -r scripts/owner/release_requirements.txt
 	@touch $@
 
 release: $(RELEASE)/ready  ## the files of a release, checked, in _build/release
-	$(RELEASE)/bin/python scripts/build_release.py . _build/release
+	$(RELEASE)/bin/python scripts/owner/build_release.py . _build/release
 
 archive: book release  ## one zip to teach from without a network, in _build/archive
-	$(PY) scripts/build_archive.py . _build/archive
+	$(PY) scripts/owner/build_archive.py . _build/archive
 
 # NAME=forecasts, public_scripts or planted_mistakes runs scripts of others, in
 # FOLDER.
@@ -407,7 +407,7 @@ lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff check $(STYLED)
 	$(PY) -m mypy
 	$(PY) -c 'from importlinter.cli import lint_imports_command as lint; lint()'
-	$(PY) scripts/words.py
+	$(PY) scripts/check/words.py
 ifneq ($(if $(SINCE),$(filter .github/%,$(CHANGED)),all),)
 	PATH="$(dir $(PY)):$$PATH" zizmor --offline --quiet .github
 	scripts/check/lint_workflows

@@ -9,8 +9,8 @@ its contents changed, and only after its last cell ran.
 
 Cells tagged `nbval-ignore-output` keep what they have stored if their source
 is unchanged and the fresh outputs differ in their numbers alone: see
-live_cells.py. After a change of what they measure or draw, `--live` (`make
-execute LIVE=1`) stores all that is fresh.
+chapters/live_cells.py. After a change of what they measure or draw, `--live`
+(`make execute LIVE=1`) stores all that is fresh.
 
 `--check` (`make execute CHECK=yes`) writes no file, and fails if one would
 change: it names each cell that differs, and how.
@@ -18,60 +18,19 @@ change: it names each cell that differs, and how.
 
 import argparse
 import difflib
-import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-from jupyter_client.manager import AsyncKernelManager
-from live_cells import keep_live, mark_live
-from nbclient import NotebookClient
+from chapters.live_cells import keep_live, mark_live
+from chapters.normal_form import as_text, normalise
+from chapters.run_cells import execute
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
-from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
-from normal_form import as_text, normalise
-from traitlets import default
 
-SECONDS_PER_CELL = 600
 LINES_SHOWN = 12
-
-
-def kernel_environment() -> dict[str, str]:
-    """Return the environment of a kernel: no progress bars, inline plots."""
-    environment = os.environ | {"TQDM_DISABLE": "1"}
-    environment.pop("MPLBACKEND", None)  # the kernel's own choice is inline
-    return environment
-
-
-class ThisPython(AsyncKernelManager):
-    """Start the kernel that nbval compares with: that of this Python."""
-
-    @default("kernel_spec_manager")
-    def _use_this_python(self) -> NbvalKernelspecManager:
-        return NbvalKernelspecManager(parent=self)
-
-
-def execute(notebook: NotebookNode, folder: Path) -> None:
-    """Run every cell of `notebook` in place, with `folder` as its folder.
-
-    Raises:
-        CellExecutionError: a cell without the tag `raises-exception` failed.
-    """
-    for cell in notebook.cells:
-        cell.metadata.pop("execution", None)
-    client = NotebookClient(
-        notebook,
-        kernel_name=CURRENT_ENV_KERNEL_NAME,
-        kernel_manager_class=ThisPython,
-        extra_arguments=["--log-level=ERROR"],
-        timeout=SECONDS_PER_CELL,
-        record_timing=False,
-        shutdown_kernel="immediate",  # as nbval does; seconds less
-        resources={"metadata": {"path": str(folder)}},
-    )
-    client.execute(env=kernel_environment())
 
 
 def run(path: Path, live: bool = False) -> NotebookNode:

@@ -13,7 +13,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-import gpu_fits
+from environment import gpu_fits
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,7 +7,7 @@ figure has its caption in a line below. A live figure is its pictures at the
 start, and a link to its page.
 
 Not every viewer shows pictures that are SVG. `make book` adds PNG where it
-finds a browser: see `scripts/notebook_pictures.py`.
+finds a browser: see `scripts/pages/notebook_pictures.py`.
 """
 
 import json
@@ -38,7 +38,7 @@ PICTURES = re.compile(r'<div class="live-pictures">.*?</div>(?=<table)', re.S)
 FACTS = re.compile(r'<table class="live-facts">.*?</p>', re.S)
 # A link to a page that is no part of the book, as is "../print.html".
 RELATIVE = re.compile(r'<a href="\.\./([^"]*)">(.*?)</a>', re.S)
-# In the first cell of a notebook: scripts/set_address.py.
+# In the first cell: scripts/chapters/template/new-chapter.ipynb.
 NEWEST = re.compile(r'(address, version = "[^"]*", )"HEAD"')
 # The same while no address is set: nothing can be fetched from there.
 NOWHERE = re.compile(

@@ -1,7 +1,7 @@
 """Whether a driver and a GPU fit a build of torch, and if not, why.
 
 The standard library alone, and no import of dpkit: ``make setup`` asks
-before there is a torch (``scripts/gpu_fits.py``).
+before there is a torch (``scripts/environment/gpu_fits.py``).
 """
 
 import re

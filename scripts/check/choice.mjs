@@ -17,14 +17,14 @@ import { isPrinted, opened } from "./site.mjs";
 const PARTS = 3;
 const OF_ALL = new RegExp(`^(?:${[
   "book/_(?:extensions|static|templates)/", "_config.yml", "requirements.txt",
-  "scripts/(?:check|pyodide)/",
-  "scripts/(?:build_site|pack_python|print_page|search_index|slim_site).py",
+  "scripts/check/(?!\\w+\\.(?:py|toml)$)", // those read text, and open no page
+  "scripts/pages/(?:pyodide/|(?:build_site|pack_python|print_page|search_index|slim_site).py)",
 ].join("|")})`);
-// As in scripts/pack_python.py; and what its answers are compared with.
+// As in scripts/pages/pack_python.py; and what its answers are compared with.
 const RUN_IN_PAGES = new RegExp(`^(?:${[
   "dpkit/(?:plans|schedules|sim/(?:clock|hardware|timeline))/",
   "dpkit/(?:lazy|least_squares|tables|units).py", "book/dpbook/(?:exercises|explore|formulas|planner|plans)/",
-  "scripts/live_answers.py", "tests/book/wrong_answers/",
+  "scripts/check/live_answers.py", "tests/book/wrong_answers/",
 ].join("|")})`);
 const RUNS = /<figure class="live|class="exercise-in-page"/g;
 

@@ -32,7 +32,7 @@ function askPython(python, figures) {
   const input = JSON.stringify(figures.map(({ told }) => told));
   const path = [HERE, join(HERE, "book")].join(delimiter);
   const env = { ...process.env, PYTHONPATH: path };
-  const said = execFileSync(python, ["scripts/live_answers.py"],
+  const said = execFileSync(python, ["scripts/check/live_answers.py"],
     { cwd: HERE, env, input, maxBuffer: 1e9 });
   JSON.parse(said).forEach((list, i) => { figures[i].answers = list; });
 }

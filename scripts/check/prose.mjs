@@ -12,7 +12,7 @@ function files(root, folder, ending, recursive = false) {
 }
 
 function pages(root) {
-  const names = [".", "book", "tests", "scripts", "scripts/archive"]
+  const names = [".", "book", "tests", "scripts", "scripts/owner/archive"]
     .flatMap((folder) => files(root, folder, ".md"));
   return names.map((name) => ({
     text: readFileSync(join(root, name), "utf-8"),

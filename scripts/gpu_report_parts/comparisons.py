@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-from execute_notebooks import execute
+from chapters.run_cells import execute
 from nbclient.exceptions import CellExecutionError
 
 from dpkit.accelerator import real_devices

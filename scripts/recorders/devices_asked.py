@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import nbformat
-from execute_notebooks import execute
+from chapters.run_cells import execute
 
 from recorders.provenance import DATA, ROOT, provenance, store
 

@@ -7,7 +7,7 @@ GPU rounds otherwise than the CPU.
 import sys
 from pathlib import Path
 
-from assignment.chapter import answer_of, exercises_of
+from teaching.assignment.chapter import answer_of, exercises_of
 
 import dpkit
 from dpbook.common.checks import failure

@@ -17,7 +17,10 @@ HINT = re.compile(
 
 def with_hints():
     """Yield each exercise: its label, what follows it, its solution."""
-    for path in [*ROOT.glob("book/*.ipynb"), *ROOT.glob("scripts/*/*.ipynb")]:
+    for path in [
+        *ROOT.glob("book/*.ipynb"),
+        *ROOT.glob("scripts/chapters/*/*.ipynb"),
+    ]:
         cells = json.loads(path.read_text("utf-8"))["cells"]
         texts = ["".join(cell["source"]) for cell in cells]
         for place, text in enumerate(texts):

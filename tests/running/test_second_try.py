@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-import report_tests
+from testing import report_tests
 
 from tests.running import second_try
 

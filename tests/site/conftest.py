@@ -24,7 +24,7 @@ def build_site() -> BuildSite:
             shutil.copytree(ROOT / "book", folder / "book")
             for name in ("_config.yml", "_toc.yml", "CITATION.cff"):
                 shutil.copy(ROOT / name, folder)
-        script = ROOT / "scripts" / "build_site.py"
+        script = ROOT / "scripts" / "pages" / "build_site.py"
         run = subprocess.run(
             [sys.executable, script, folder],
             capture_output=True,

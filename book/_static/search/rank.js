@@ -1,6 +1,6 @@
 // Ranks what the search finds, in place of Sphinx's own ranking, which does not
 // ask how often a word stands on a page. `words.js` beside this file has what is
-// known of the pages (scripts/search_index.py); Sphinx's searchtools.js shows
+// known of the pages (scripts/pages/search_index.py); Sphinx's searchtools.js shows
 // the results.
 //
 // A page has the sum of the weights of the words that were typed. The glossary

@@ -233,13 +233,13 @@ def solved(folder, chapter):
 
 @pytest.mark.slow
 def test_an_assignment_is_made_filled_in_and_graded(reader, tmp_path):
-    said = reader.shell(command("python scripts/make_assignment.py"))
+    said = reader.shell(command("python scripts/teaching/make_assignment.py"))
     folder = reader.top / "course" / said.splitlines()[0]
     same = make(ROOT / "book/overlap.ipynb", "plain", seed=7, build=tmp_path)
     for name in ("student/overlap.ipynb", "instructor/overlap.ipynb"):
         assert (folder / name).read_text() == (same / name).read_text(), name
     submission = reader.top / "course" / "ada.ipynb"
-    grade = command("python scripts/grade_assignment.py")
+    grade = command("python scripts/teaching/grade_assignment.py")
 
     submission.write_text(json.dumps(solved(folder, "overlap")))
     assert "ada.ipynb: 3 of 3" in reader.shell(grade)

@@ -135,6 +135,15 @@ def test_the_cell_that_fetches_dpkit_is_that_of_the_chapters():
     assert len(set(sources)) == 1
 
 
+def test_the_address_is_that_of_the_repository(root):
+    config = root / "_config.yml"
+    text = config.read_text("utf-8")
+    address = "https://github.com/some/book"
+    config.write_text(re.sub('(?m)^  url: ".*"', f'  url: "{address}"', text))
+    fetching = json.loads(new_chapter.notebook(root, NAME))["cells"][1]
+    assert f'address, version = "{address}", "HEAD"' in fetching["source"]
+
+
 # --------------------------------------------- in a copy of the repository
 
 
@@ -160,7 +169,9 @@ def copy(tmp_path_factory):
     left_out = (".git", ".venv*", ".data", ".*_cache", ".hypothesis",
                 "_build", "node_modules", "__pycache__")  # fmt: skip
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*left_out))
-    assert f"{NAME}.ipynb\n" in passes(copy, "scripts/new_chapter.py", NAME)
+    assert f"{NAME}.ipynb\n" in passes(
+        copy, "scripts/chapters/new_chapter.py", NAME
+    )
     return copy
 
 

@@ -69,8 +69,9 @@ def test_no_example_is_behind_a_prompt_that_doctest_does_not_see():
 
 def test_scripts_have_no_examples():
     """Nothing would run them."""
-    for path in (ROOT / "scripts").glob("*.py"):
-        assert ">>>" not in path.read_text("utf-8"), path.name
+    for pattern in ("*.py", "*/*.py"):
+        for path in (ROOT / "scripts").glob(pattern):
+            assert ">>>" not in path.read_text("utf-8"), path.name
 
 
 # A module, whose functions have examples, and what `train` returns.

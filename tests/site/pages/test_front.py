@@ -73,7 +73,7 @@ def test_where_the_outputs_come_from_unfolds(name):
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_box_says_how_long_its_chapter_takes(name):
     said = reading_time.BOX.search(box(name)[2])
-    assert said[0] == minutes(name).in_box(), "scripts/reading_time.py"
+    assert said[0] == minutes(name).in_box(), "scripts/check/reading_time.py"
 
 
 def test_the_map_has_every_chapter_in_its_order():

@@ -93,7 +93,7 @@ def test_without_a_site_no_notebook_is_copied(tmp_path, monkeypatch, capsys):
 
 def test_the_notebooks_are_copied_and_trusted_before_jupyterlab_opens():
     copied, trusted, opened = dry_run("notebooks").splitlines()[-3:]
-    assert copied.endswith("scripts/copy_notebooks.py .")
+    assert copied.endswith("scripts/chapters/copy_notebooks.py .")
     assert "-m nbformat.sign notebooks/*.ipynb" in trusted
     assert opened.endswith("-m jupyter lab notebooks")
 
@@ -185,6 +185,6 @@ def test_the_target_writes_the_branch_that_its_line_names():
         for line in dry_run("notebooks-branch").splitlines()
         if "notebooks_branch.py" in line
     )
-    assert line.endswith("scripts/notebooks_branch.py . notebooks")
+    assert line.endswith("scripts/owner/notebooks_branch.py . notebooks")
     config = (ROOT / "_config.yml").read_text(encoding="utf-8")
     assert "make notebooks-branch" in config

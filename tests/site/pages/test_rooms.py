@@ -13,7 +13,11 @@ from tests.repository import ROOT
 
 TESTS = ROOT / "tests"
 WALLS = ("sim", "kit", "runs")
-SCRIPTS = {path.stem for path in (ROOT / "scripts").iterdir()}
+SCRIPTS = {
+    path.stem
+    for pattern in ("*", "*/*.py")
+    for path in (ROOT / "scripts").glob(pattern)
+}
 # Also in the programs that tests start, which are strings.
 NAMED = re.compile(r"\b(dpbook|recorders|tests\.(?:book|site))\b")
 OF_THE_LIBRARY = [

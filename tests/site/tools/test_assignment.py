@@ -31,7 +31,9 @@ def text_of(notebook):
 
 def sheet_of(exercises, solved):
     points = {exercise.name: 1 for exercise in exercises}
-    return notebook_of("A chapter", exercises, points, solved=solved)
+    return notebook_of(
+        "A chapter", exercises, points, metadata={}, solved=solved
+    )
 
 
 def leaks(notebook, exercises):

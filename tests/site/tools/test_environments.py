@@ -12,11 +12,9 @@ import sys
 import tomllib
 from pathlib import Path
 
-import fit_for_tests
-import gpu_fits
 import pytest
 import torch
-import torch_there
+from environment import fit_for_tests, gpu_fits, torch_there
 
 import dpkit.accelerator
 from tests.repository import ROOT

@@ -2,8 +2,14 @@
 
 import nbformat
 import pytest
-from live_cells import FINGERPRINT, fingerprint, is_live, keep_live, mark_live
-from normal_form import as_text, normalise
+from chapters.live_cells import (
+    FINGERPRINT,
+    fingerprint,
+    is_live,
+    keep_live,
+    mark_live,
+)
+from chapters.normal_form import as_text, normalise
 
 from tests.repository import ROOT
 

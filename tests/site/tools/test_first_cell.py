@@ -13,11 +13,12 @@ import install_in_notebook as install
 import pytest
 import yaml
 from plain_notebooks import plain, revision_of
-from set_address import PLACEHOLDER, SETUP
+from set_address import PLACEHOLDER
 
 from tests.repository import ROOT
 
 NOTEBOOKS = sorted(ROOT.glob("book/*.ipynb"))
+TEMPLATE = ROOT / "scripts/chapters/template/new-chapter.ipynb"
 ADDRESS = "https://github.com/some/book"
 PINNED = re.compile(r"(?m)^(torch|torchvision)==(\S+)")
 
@@ -34,10 +35,12 @@ def written():
 
 
 def test_the_first_cells_fetch_dpkit_from_the_one_address():
+    fetches = "".join(first_code_cell(TEMPLATE)["source"])
+    assert fetches.count(PLACEHOLDER) == 1
     for path in NOTEBOOKS:
         cell = first_code_cell(path)
-        source = "".join(cell["source"]) + "\n"
-        assert source == SETUP.format(address=written()), path
+        source = "".join(cell["source"])
+        assert source == fetches.replace(PLACEHOLDER, written()), path
         assert cell["metadata"]["tags"] == ["remove-cell"]
         assert cell["outputs"] == []
 
@@ -108,10 +111,11 @@ def clone(tmp_path):
     shutil.copytree(ROOT / "dpkit", clone / "dpkit")
     for name in ("_data", "dpbook", "elsewhere"):
         shutil.copytree(ROOT / "book" / name, clone / "book" / name)
-    (clone / "scripts").mkdir()
+    room = "scripts/environment"
+    shutil.copytree(ROOT / room, clone / room)
     for name in (
         *("pyproject.toml", "requirements.txt", "README.md", "LICENSE"),
-        *("scripts/install_in_notebook.py", "scripts/gpu_fits.py"),
+        "scripts/install_in_notebook.py",
     ):
         shutil.copy(ROOT / name, clone / name)
     commit(clone, "init", "-q")

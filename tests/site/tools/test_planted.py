@@ -1,4 +1,7 @@
-"""A fault in a notebook is found, and the message says what and where."""
+"""A fault in a notebook is found, and the message says what and where.
+
+``run_cells`` runs it, and ``execute_notebooks`` compares or stores it.
+"""
 
 import shutil
 import subprocess

@@ -79,7 +79,7 @@ def make_book(folder):
 
 
 def build(folder, **environment):
-    """Do what scripts/build_site.py does, but links may lead nowhere."""
+    """Do what scripts/pages/build_site.py does, but links may lead nowhere."""
     for program, *words in (
         (JUPYTER_BOOK, "build", folder),
         (PRINT, folder),

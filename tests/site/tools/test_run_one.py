@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-import run_one
+from testing import run_one
 
 from tests.repository import ROOT
 
@@ -12,7 +12,19 @@ from tests.repository import ROOT
     ("file", "tests"),
     [
         ("dpkit/losses.py", {"tests/kit/test_losses.py"}),
-        ("scripts/words.py", {"tests/site/tools/test_words.py"}),
+        ("scripts/check/words.py", {"tests/site/tools/test_words.py"}),
+        (
+            "scripts/pages/slim_site.py",
+            {"tests/site/pages/test_files_of_page.py"},
+        ),
+        (
+            "scripts/environment/gpu_fits.py",
+            {"tests/site/tools/test_environments.py"},
+        ),
+        (
+            "scripts/teaching/assignment/seeded.py",
+            {"tests/site/tools/test_assignment.py"},
+        ),
         ("book/dpbook/common/show.py", {"tests/book/test_show.py"}),
         ("dpkit/buckets/rounds.py", {"tests/kit/test_buckets.py"}),
         # No test has its name or that of its folder: those that import it.
@@ -23,6 +35,12 @@ def test_the_tests_of_a_file(file, tests):
     found = {str(p.relative_to(ROOT)) for p in run_one.tests_of(Path(file))}
     assert tests <= found
     assert len(found) < 10
+
+
+def test_a_room_of_scripts_is_no_subject_of_tests():
+    """Its folder is `pages`, and it is not what `test_pages.py` tests."""
+    found = run_one.tests_of(Path("scripts/pages/serve.py"))
+    assert [path.name for path in found] == ["test_serve.py"]
 
 
 def test_examples_and_chapters():

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import run_parts
 import yaml
 from rehearsal.parts import short_rehearsal
-from run_parts import Part, choose
+from testing import run_parts
+from testing.run_parts import Part, choose
 
 from tests.repository import ROOT
 

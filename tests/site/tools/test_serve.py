@@ -10,7 +10,7 @@ import pytest
 
 from tests.repository import ROOT
 
-SCRIPT = ROOT / "scripts" / "serve.py"
+SCRIPT = ROOT / "scripts" / "pages" / "serve.py"
 
 
 def serve(folder, port):

@@ -1,4 +1,4 @@
-"""Each kind of what `scripts/words.py` counts is seen where it is planted."""
+"""Each kind of what `check/words.py` counts is seen where it is planted."""
 
 import json
 import shutil
@@ -168,6 +168,6 @@ def test_what_is_found_is_printed_and_fails(book, capsys):
 
 
 def test_a_new_chapter_needs_no_mending(book):
-    template = words.ROOT / "scripts/chapter/new-chapter.ipynb"
+    template = words.ROOT / "scripts/chapters/template/new-chapter.ipynb"
     shutil.copy(template, book / "book/first.ipynb")
     assert found(book) == []

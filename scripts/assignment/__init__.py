@@ -1,7 +1,0 @@
-"""Assignments for a course, made of the exercises of a chapter.
-
-``chapter`` reads the exercises of a notebook, ``sheet`` writes the student's
-and the instructor's notebook, ``otter_tests`` the files of otter-grader.
-``submission`` runs one notebook in a fresh process, and ``marks`` adds up what
-it earns. Begin with ``scripts/make_assignment.py``.
-"""
