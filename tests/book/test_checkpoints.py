@@ -185,6 +185,34 @@ def test_a_damaged_one_is_named_and_the_last_good_one_used(saved, harm, told):
         assert line.startswith(f"{saved.path(step)}: {told}")
 
 
+@pytest.fixture
+def before_it_is_opened(monkeypatch):
+    """Let something happen to a path at the moment when it is opened."""
+    real = os.open
+
+    def arrange(path, happen):
+        def late(opened, *arguments, **named):
+            if opened == str(path):
+                happen()
+            return real(opened, *arguments, **named)
+
+        monkeypatch.setattr(os, "open", late)
+
+    return arrange
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_that_comes_late_is_not_read(saved, before_it_is_opened):
+    path = saved.path(15)
+    before_it_is_opened(path, lambda: become(os.mkfifo)(path))
+    descriptors = os.listdir("/proc/self/fd")
+    found = saved.newest()
+    assert found.path == saved.path(10)
+    (line,) = found.refused
+    assert line == f"{path}: not a regular file, but a named pipe"
+    assert os.listdir("/proc/self/fd") == descriptors
+
+
 def test_a_checkpoint_may_be_a_link_and_so_may_the_folder(saved, tmp_path):
     """People put large files on other disks."""
     other_disk = saved.path(15).rename(tmp_path / "large.ckpt")
@@ -681,6 +709,24 @@ def test_a_lock_that_is_not_a_regular_file_is_refused(
     delete(lock)
     assert checkpoints.lock() == []
     checkpoints.unlock()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (Path.symlink_to, "is a link to a file"),
+        (lambda path, _: os.mkfifo(path), "not a regular file, but a named"),
+    ],
+)
+def test_a_link_or_pipe_that_comes_late_is_no_lock(
+    tmp_path, victim, before_it_is_opened, make, told
+):
+    lock = tmp_path / "lock"
+    before_it_is_opened(lock, lambda: make(lock, victim))
+    with pytest.raises(ValueError, match=told) as caught:
+        Checkpoints(tmp_path, SETTINGS).lock()
+    assert str(caught.value).startswith(str(lock))
 
 
 def test_a_lock_whose_link_leads_nowhere_makes_nothing(tmp_path):
