@@ -185,6 +185,34 @@ def test_a_damaged_one_is_named_and_the_last_good_one_used(saved, harm, told):
         assert line.startswith(f"{saved.path(step)}: {told}")
 
 
+@pytest.fixture
+def before_it_is_opened(monkeypatch):
+    """Let something happen to a path at the moment when it is opened."""
+    real = os.open
+
+    def arrange(path, happen):
+        def late(opened, *arguments, **named):
+            if opened == str(path):
+                happen()
+            return real(opened, *arguments, **named)
+
+        monkeypatch.setattr(os, "open", late)
+
+    return arrange
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_that_comes_late_is_not_read(saved, before_it_is_opened):
+    path = saved.path(15)
+    before_it_is_opened(path, lambda: become(os.mkfifo)(path))
+    descriptors = os.listdir("/proc/self/fd")
+    found = saved.newest()
+    assert found.path == saved.path(10)
+    (line,) = found.refused
+    assert line == f"{path}: not a regular file, but a named pipe"
+    assert os.listdir("/proc/self/fd") == descriptors
+
+
 def test_a_checkpoint_may_be_a_link_and_so_may_the_folder(saved, tmp_path):
     """People put large files on other disks."""
     other_disk = saved.path(15).rename(tmp_path / "large.ckpt")
@@ -593,6 +621,18 @@ def test_a_forked_process_does_not_let_go_of_the_lock(
     one.unlock()
 
 
+def test_the_lock_is_released_though_a_forked_process_is_there(
+    tmp_path, impatient, forked
+):
+    """The forked process has the file open, too."""
+    one, other = (Checkpoints(tmp_path, SETTINGS) for _ in range(2))
+    one.lock()
+    assert forked(os.getpid) != str(os.getpid())
+    one.unlock()
+    one.unlock()  # it has nothing to release
+    assert refused(other) is None
+
+
 def test_who_was_just_killed_is_waited_for(tmp_path, monkeypatch):
     """It may take a moment to end; here, until the first look."""
     one, other = (Checkpoints(tmp_path, SETTINGS) for _ in range(2))
@@ -646,20 +686,47 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path, victim, link):
     checkpoints.unlock()
 
 
-@pytest.mark.timeout(60)
-def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
+@pytest.mark.timeout(60)  # a pipe that is opened can wait forever
+@pytest.mark.parametrize(
+    ("make", "kind", "delete"),
+    [
+        (os.mkfifo, "named pipe", Path.unlink),
+        (Path.mkdir, "folder", Path.rmdir),
+        (lambda path: os.mknod(path, stat.S_IFSOCK), "socket", Path.unlink),
+    ],
+)
+def test_a_lock_that_is_not_a_regular_file_is_refused(
+    tmp_path, make, kind, delete
+):
     lock = tmp_path / "lock"
-    os.mkfifo(lock)
+    make(lock)
     descriptors = os.listdir("/proc/self/fd")
     checkpoints = Checkpoints(tmp_path, SETTINGS)
-    told = "not a regular file, but a named pipe; delete it, and start"
-    with pytest.raises(ValueError, match=told) as caught:
+    told = f"{lock}: not a regular file, but a {kind}; delete it, and start"
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
         checkpoints.lock()
-    assert str(caught.value).startswith(f"{lock}: not")
     assert os.listdir("/proc/self/fd") == descriptors
-    lock.unlink()
+    delete(lock)
     assert checkpoints.lock() == []
     checkpoints.unlock()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (Path.symlink_to, "is a link to a file"),
+        (lambda path, _: os.mkfifo(path), "not a regular file, but a named"),
+    ],
+)
+def test_a_link_or_pipe_that_comes_late_is_no_lock(
+    tmp_path, victim, before_it_is_opened, make, told
+):
+    lock = tmp_path / "lock"
+    before_it_is_opened(lock, lambda: make(lock, victim))
+    with pytest.raises(ValueError, match=told) as caught:
+        Checkpoints(tmp_path, SETTINGS).lock()
+    assert str(caught.value).startswith(str(lock))
 
 
 def test_a_lock_whose_link_leads_nowhere_makes_nothing(tmp_path):

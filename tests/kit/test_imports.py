@@ -1,11 +1,14 @@
 """What a module may import, beyond what import-linter checks."""
 
 import ast
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import dpkit
+from tests.repository import ROOT
 
 PACKAGE = Path(dpkit.__file__).parent
 MODULES = sorted(
@@ -21,6 +24,26 @@ def part(path):
 def test_the_docstring_of_the_library_names_each_part():
     for name in {part(path) for path in MODULES}:
         assert f"``{name}" in dpkit.__doc__
+
+
+def test_the_docstring_lists_the_parts_in_the_order_of_imports():
+    """From the bottom to the top; import-linter's layers go down."""
+    facts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = facts["tool"]["importlinter"]["contracts"]
+    (layers,) = (
+        contract["layers"]
+        for contract in contracts
+        if contract["name"].startswith("three walls")
+    )
+    floors = {
+        name: floor
+        for floor, layer in enumerate(reversed(layers))
+        for name in re.findall(r"\w+", layer)
+    }
+    heads = re.findall(r"(?m)^    (``.*?) -- ", dpkit.__doc__)
+    told = [name for head in heads for name in re.findall(r"\w+", head)]
+    assert {*told} == {*floors}
+    assert told == sorted(told, key=floors.get)
 
 
 def test_no_module_has_the_name_of_a_function():

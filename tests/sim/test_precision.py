@@ -179,7 +179,9 @@ def test_a_refusal_in_backward_arrives_and_leaves_all_usable():
 
 
 @pytest.mark.parametrize("accelerator", ACCELERATORS)
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64])
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+)
 @pytest.mark.parametrize("shape", [(8, 8), (2, 8, 8)])
 def test_integers_have_no_rate(shape, dtype, accelerator):
     name = str(dtype).removeprefix("torch.")

@@ -7,8 +7,12 @@ way. The file stays, locks nothing, and names the last holder::
 
 NFS keeps the lock of a host that was cut off for some time, often 90 seconds.
 Where there are no locks, the job says so and goes on. A ``lock`` that is a
-link is refused, because the file behind it would be overwritten; a named pipe
-or another thing that is not a regular file is refused, too.
+link is refused, because the file behind it would be overwritten; a folder, a
+named pipe or another thing that is not a regular file is refused, too.
+
+A forked process has the file open as well, and the lock ends when the last one
+closes it. So the process that took the lock unlocks it, and then closes the
+file; a forked one only closes its own.
 """
 
 import errno
@@ -39,6 +43,7 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "lock"
         self._file: FileIO | None = None
+        self._process = 0  # the one that took the lock
 
     def take(self) -> None:
         """Take the lock, which this process may have already.
@@ -49,6 +54,7 @@ class FolderLock:
         """
         self.release()
         self._file = _open(self._path)
+        self._process = os.getpid()
         try:
             _wait(self._file, self._path.parent)
             self._file.truncate(0)  # not before this process has the lock
@@ -61,9 +67,11 @@ class FolderLock:
             raise
 
     def release(self) -> None:
-        """Release the lock, if this process has it."""
-        if self._file:
-            self._file.close()
+        """Release the lock, if this process took it; else close its file."""
+        if self._file and not self._file.closed:
+            with self._file:
+                if sys.platform != "win32" and self._process == os.getpid():
+                    fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
 def _open(path: Path) -> FileIO:
@@ -78,16 +86,26 @@ def _open(path: Path) -> FileIO:
     try:
         file = FileIO(str(path), "a+", opener=opener)
     except ValueError as error:
-        advice = "delete it, and start again"
-        raise ValueError(f"{path}: {error}; {advice}") from error
+        raise _refusal(path, str(error)) from error
     except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise _link(path) from error
+        if error.errno == errno.ELOOP:
+            raise _link(path) from error
+        # Nobody can open these two to write, so their name is looked at.
+        if path.is_dir():
+            why = "not a regular file, but a folder"
+            raise _refusal(path, why) from error
+        if path.is_socket():
+            why = "not a regular file, but a socket"
+            raise _refusal(path, why) from error
+        raise
     if os.fstat(file.fileno()).st_nlink > 1:
         file.close()
         raise _link(path)
     return file
+
+
+def _refusal(path: Path, why: str) -> ValueError:
+    return ValueError(f"{path}: {why}; delete it, and start again")
 
 
 def _link(path: Path) -> ValueError:

@@ -311,6 +311,7 @@ def test_what_the_pinned_torch_was_built_for():
     ("target", "cuda", "status", "says"),
     [
         ("test", "99000", 0, "Chapters on 2 GPU(s)"),
+        ("test", "10020", 0, '-m "not cuda and not weekly"'),
         ("test ON=gpu", "10020", 2, "driver 430.1 is too old"),
     ],
 )
@@ -330,4 +331,4 @@ def test_gpus_are_tested_if_torch_can_use_them(
     )
     assert found[0] == status
     assert says in found[1]
-    assert ("-m cuda tests" in found[1]) == (status == 0)
+    assert ("-m cuda tests" in found[1]) == (cuda == "99000")

@@ -37,6 +37,26 @@ def overlapped(x, count):
     return [(x @ x).to("cpu") for _ in range(count)]
 
 
+# refused: after the end of product 0
+def overlapped(x, count):
+    return [(x @ x).to("cpu", non_blocking=True) for _ in range(count)]
+
+
+# refused: after the end of product 0
+import torch
+
+
+def overlapped(x, count):
+    copies = torch.sim.Stream(x.device)
+    results = []
+    for _ in range(count):
+        y = x @ x
+        copies.wait_stream(torch.sim.current_stream(x.device))
+        with torch.sim.stream(copies):
+            results.append(y.to("cpu"))
+    return results
+
+
 # refused: it returned Tensor, not a list of 6 copies
 import torch
 
