@@ -37,6 +37,8 @@ def add_meanings(app: Sphinx, doctree: nodes.document, page: str) -> None:
     known = meanings(app.env)
     for word in words:
         link = word.parent
+        if not isinstance(link, nodes.reference):
+            continue  # Sphinx has said that the glossary lacks it
         place = link.get("refid") or link["refuri"].partition("#")[2]
         link["reftitle"] = known[place]
 
