@@ -83,7 +83,9 @@ def put_entries(app: Sphinx, exception: Exception | None) -> None:
     index = js_index.loads(file.read_text("utf-8"))
     number = {page: i for i, page in enumerate(index["docnames"])}
     index["indexentries"] = {
-        words.lower(): [(number[page], at, True) for page, at in places]
+        words.lower(): [
+            (number[page], at, True) for page, at in places if page in number
+        ]
         for words, places in entries(app.env).items()
     }
     file.write_text(js_index.dumps(index), "utf-8")
