@@ -53,16 +53,19 @@ function weigh(words) {
 }
 
 const joined = (words) => words.replaceAll(" ", "");
+const sorted = (words) => words.trim().split(" ").sort().join(" ");
 
 /** What the entries of the glossary add: [page, place, how much] for each.
- * Some write an entry as one word: batchnorm. */
+ * Some write an entry as one word, or its words in another order: batchnorm;
+ * FSDP or DDP. */
 function led(text) {
   const typed = stems(text.replaceAll("_", " "));
   const within = ` ${typed.join(" ")} `;
   const isTyped = (entry) => within.includes(` ${entry} `);
-  const isAll = (entry) => joined(entry) === joined(within);
+  const isAll = (entry) =>
+    joined(entry) === joined(within) || sorted(entry) === sorted(within);
   return Object.entries(searchIndex.entries)
-    .filter(([entry]) => isTyped(entry) || isTyped(joined(entry)))
+    .filter(([entry]) => isAll(entry) || isTyped(entry) || isTyped(joined(entry)))
     .flatMap(([entry, places]) => places.map(([page, place], i) => {
       const isGlossary = searchIndex.glossaries.includes(page);
       if (isAll(entry)) {

@@ -132,3 +132,8 @@ def test_the_page_that_an_entry_names_first_comes_first(run):
     """Page 1 says both words, and page 2 neither."""
     found = run("rankPages('fast batch')")
     assert [result["page"] for result in found] == [2, 1, 0]
+
+
+def test_the_words_of_an_entry_may_be_in_another_order(run):
+    found = run("rankPages('batch, how fast')")
+    assert [result["page"] for result in found] == [2, 1, 0]
