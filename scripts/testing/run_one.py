@@ -85,6 +85,11 @@ def options(file: Path) -> list[str]:
     return [*lean, *(examples if file.parts[0] != "scripts" else []), *found]
 
 
+def has_files(options: list[str]) -> bool:
+    """Return whether pytest is given a file; without one it runs all."""
+    return any(word.endswith((".py", ".ipynb")) for word in options)
+
+
 def main(name: str) -> int:
     """Run the tests of the file; return the exit status of pytest."""
     path = Path(name).resolve()
@@ -92,6 +97,9 @@ def main(name: str) -> int:
         print(f"no such file in the repository (FILE: {name!r})")
         return 2
     chosen = options(path.relative_to(ROOT))
+    if not has_files(chosen):
+        print(f"no test names this file (FILE: {name!r})")
+        return 2
     print("pytest", *(word for word in chosen if "/" in word))
     command = [sys.executable, "-m", "pytest", "-q", "-m", MARKS, *chosen]
     return subprocess.run(command, cwd=ROOT, env=os.environ).returncode

@@ -1,14 +1,14 @@
 """Training steps of whole models: the same function on any device."""
 
-import json
 from dataclasses import replace
 
 import pytest
 from torch import nn
 
 import dpkit
+from dpbook.common.records import load_record
 from dpbook.limits import gpu_tables
-from dpbook.limits.gpu_steps import CASES, DATA, Case, machine_of, train
+from dpbook.limits.gpu_steps import CASES, Case, machine_of, train
 from dpbook.mesh.model import Llama, Sizes
 
 IMAGES = Case(
@@ -64,15 +64,15 @@ def test_forecasts_are_those_of_the_record(preset, index):
 def test_records_are_of_the_same_steps():
     keys = "model", "batch", "bfloat16"
     expected = [(c.name, c.batch_size, c.bfloat16) for c in CASES]
-    measured = gpu_tables.load("gpu_steps")["steps"]
+    measured = load_record("gpu_steps")["steps"]
     for rows in (measured, *map(recorded, gpu_tables.PRESETS)):
         assert [tuple(row[key] for key in keys) for row in rows] == expected
 
 
 def test_the_gpu_of_all_records_is_the_same():
     for name in ("gpu_steps", "gpu_operators", "resident_epoch"):
-        assert gpu_tables.load(name)["provenance"]["gpus"] == ["NVIDIA H200"]
-    calibrated = json.loads((DATA / "calibrated_h200.json").read_text())
+        assert load_record(name)["provenance"]["gpus"] == ["NVIDIA H200"]
+    calibrated = load_record("calibrated_h200")
     assert calibrated["accelerator"]["name"] == "NVIDIA H200"
 
 
@@ -80,7 +80,7 @@ def test_the_gpu_of_all_records_is_the_same():
 
 
 def test_steps_of_calibration_are_all_predicted_too_short():
-    record = json.loads((DATA / "calibrated_h200.json").read_text())
+    record = load_record("calibrated_h200")
     rows = record["provenance"]["check"]
     factors = [r["measured_seconds"] / r["predicted_seconds"] for r in rows]
     assert 2.45 < min(factors) < 2.55
@@ -98,12 +98,12 @@ def test_steps_of_calibration_are_all_predicted_too_short():
 
 
 def seconds_on_the_gpu(step):
-    rows = gpu_tables.load("gpu_operators")["operators"]
+    rows = load_record("gpu_operators")["operators"]
     return sum(row["seconds"] for row in rows if row["step"] == step)
 
 
 def test_the_gpu_works_for_less_than_a_quarter_of_a_small_step():
-    record = json.loads((DATA / "calibrated_h200.json").read_text())
+    record = load_record("calibrated_h200")
     found = {}
     for row in record["provenance"]["check"]:
         name = f"{row['model']} {row['batch_size']}"
@@ -116,7 +116,7 @@ def test_the_gpu_works_for_less_than_a_quarter_of_a_small_step():
 
 
 def test_the_host_waits_for_less_than_a_tenth_of_a_millisecond():
-    rows = gpu_tables.load("gpu_operators")["parts"]
+    rows = load_record("gpu_operators")["parts"]
     waits = {row["step"]: row["wait_seconds"] for row in rows}
     for name in ("LeNet 64", "transformer block 8", "MobileNet 16"):
         assert waits[name] < 1e-4
@@ -126,7 +126,7 @@ def test_the_host_waits_for_less_than_a_tenth_of_a_millisecond():
 
 
 def test_models_of_tokens_are_predicted_and_convolutions_are_not():
-    measured = gpu_tables.load("gpu_steps")["steps"]
+    measured = load_record("gpu_steps")["steps"]
     factors = {"Llama": [], "ResNet": []}
     for preset in gpu_tables.PRESETS:
         for row, simulated in zip(measured, recorded(preset), strict=True):
@@ -161,6 +161,6 @@ def test_batch_norm_and_convolutions_of_a_step():
 
 
 def test_convolutions_and_kernels_that_are_timed():
-    record = gpu_tables.load("gpu_operators")
+    record = load_record("gpu_operators")
     assert len(record["convolutions"]) == 29 * 4 * 2
     assert len({row["kernel"] for row in record["attention"]}) == 3

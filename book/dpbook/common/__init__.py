@@ -1,6 +1,7 @@
 """What chapters share.
 
-``datasets``, ``batches`` -- data; ``models``, ``resnet`` -- networks;
+``datasets``, ``batches`` -- data; ``records`` -- what long runs have given;
+``models``, ``resnet`` -- networks;
 ``loop`` -- the training loop;
 ``plots``, ``boxes``, ``matrices``, ``shares``, ``lanes`` -- pictures;
 ``live`` -- a figure with controls, in a cell; ``show`` -- listings;

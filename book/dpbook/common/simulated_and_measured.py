@@ -4,21 +4,19 @@ Where the machine has no GPU, the numbers of a record stand for the measured
 ones: those of one H200.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from statistics import median
 
 import torch
 
+from dpbook.common.records import load_record
 from dpkit import devices, sim
 from dpkit.sim.hardware import ACCELERATORS
 from dpkit.tables import Table, table
 
 Work = Callable[[torch.device], float]
 
-DATA = Path(__file__).parents[2] / "_data"
 SCALES = {"µs": 1e6, "ms": 1e3, "": 1.0}  # of a unit in a second, or in one
 RECORDED = "NVIDIA H200"
 TIMES = 3  # the work is measured after a first time; the median counts
@@ -127,12 +125,12 @@ def recorded_time(kind: str) -> float:
             product of 4096 × 4096 matrices, "copy" one of 64 MiB with pinned
             memory, "launch" what the host needs for an operation.
     """
-    record = json.loads((DATA / "calibrated_h200.json").read_text())
+    record = load_record("calibrated_h200")
     return float(record["provenance"]["times"][kind][-1][1])
 
 
 def recorded_step(name: str) -> float:
     """Return the seconds of a training step on the H200: "LeNet 64"."""
-    record = json.loads((DATA / "gpu_operators.json").read_text())
+    record = load_record("gpu_operators")
     (row,) = [row for row in record["parts"] if row["step"] == name]
     return float(sum(row[key] for key in row if key != "step"))

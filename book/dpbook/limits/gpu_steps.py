@@ -7,18 +7,16 @@ import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 from statistics import median
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from dpbook.common.records import record_path
 from dpbook.mesh.model import Llama, Sizes
 from dpkit import Timer, sim
 
-DATA = Path(__file__).parents[2] / "_data"
-CALIBRATED = str(DATA / "calibrated_h200.json")
 WARM_UP = 3  # steps in which libraries are loaded and kernels are chosen
 
 SMALL = Sizes(
@@ -126,7 +124,8 @@ def machine_of(preset: str) -> AbstractContextManager[object]:
     """
     presets = {"accelerator": preset}
     if preset == "calibrated":
-        presets = dict.fromkeys(("accelerator", "host", "link"), CALIBRATED)
+        calibrated = str(record_path("calibrated_h200"))
+        presets = dict.fromkeys(("accelerator", "host", "link"), calibrated)
     return sim.machine(num_devices=1, backing="meta", **presets)
 
 

@@ -1,10 +1,9 @@
 """Tables of training steps on a GPU, measured and simulated."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from dpbook.limits.gpu_steps import DATA
+from dpbook.common.records import load_record
 from dpkit.tables import Table, table
 from dpkit.units import show_factor
 
@@ -23,15 +22,9 @@ OPERATORS = {
 Rows = Sequence[dict[str, Any]]
 
 
-def load(name: str) -> dict[str, Any]:
-    """Return a record."""
-    found: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
-    return found
-
-
 def parts_table(names: Sequence[str]) -> Table:
     """Return the milliseconds that the host takes for parts of a step."""
-    rows = {row["step"]: row for row in load("gpu_operators")["parts"]}
+    rows = {row["step"]: row for row in load_record("gpu_operators")["parts"]}
     parts = "forward", "loss", "backward", "update", "wait"
     return table(
         [
@@ -47,7 +40,7 @@ def parts_table(names: Sequence[str]) -> Table:
 
 def forecasts(preset: str) -> Rows:
     """Return the simulated steps of a preset, in the order of the measured."""
-    rows: Rows = load("gpu_forecasts")["steps"]
+    rows: Rows = load_record("gpu_forecasts")["steps"]
     return [row for row in rows if row["preset"] == preset]
 
 
@@ -69,7 +62,10 @@ def steps_table() -> Table:
                 ),
             }
             for row, by_h200, own in zip(
-                load("gpu_steps")["steps"], documents, calibrated, strict=True
+                load_record("gpu_steps")["steps"],
+                documents,
+                calibrated,
+                strict=True,
             )
         ]
     )
@@ -77,14 +73,14 @@ def steps_table() -> Table:
 
 def operators_table() -> Table:
     """Return what operators take of a step: on the GPU, and simulated."""
-    rows = load("gpu_operators")["operators"]
+    rows = load_record("gpu_operators")["operators"]
     planar, last = (
         {r["operator"]: r["seconds"] for r in rows if r["step"] == name}
         for name in (TRACED, f"{TRACED} channels_last")
     )
     simulated = {
         row["operator"]: row["seconds"]
-        for row in load("gpu_forecasts")["operators"]
+        for row in load_record("gpu_forecasts")["operators"]
     }
     return table(
         [

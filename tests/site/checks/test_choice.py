@@ -77,7 +77,7 @@ def test_three_seeds_in_a_row_open_all_pages_but_the_printed_one_once(choose):
     seen = sorted(page for third in thirds for page in third)
     assert seen == [page for page in OPENED if page != PRINTED]
     assert choose(SEED="10")["chosen"] == thirds[0]
-    assert [len(third) for third in thirds] == [3, 3, 3]
+    assert sorted(len(third) for third in thirds) == [3, 4, 4]
     # What runs Python takes the longest: no third has two of these.
     assert all(
         len({"book/batch-norm.html", "book/memory.html"} & {*third}) < 2

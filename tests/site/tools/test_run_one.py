@@ -55,3 +55,9 @@ def test_examples_and_chapters():
 def test_what_is_not_there_is_refused(capsys):
     assert run_one.main("dpkit/nothing.py") == 2
     assert "(FILE: 'dpkit/nothing.py')" in capsys.readouterr().out
+
+
+def test_a_file_that_no_test_names_does_not_run_them_all(capsys, monkeypatch):
+    monkeypatch.setattr(run_one, "tests_of", lambda file: [])
+    assert run_one.main("scripts/record.py") == 2
+    assert "no test names this file" in capsys.readouterr().out
