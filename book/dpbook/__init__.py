@@ -6,7 +6,8 @@
 ``common/`` -- what three chapters or more share;
 ``museum/`` -- bugs, each with the check that catches it;
 ``job/`` -- the training job: ``python -m dpbook train``;
-``assignment/`` -- exercises with other numbers, for a course.
+``assignment/`` -- exercises with other numbers, for a course;
+``__main__`` -- the command line, which starts the job.
 
 Five rooms need the standard library alone, so that they run in a page too:
 ``formulas/`` -- what a step takes and keeps, without running anything;

@@ -7,5 +7,6 @@
 ``machine`` -- the part that shows what the machine has;
 ``comparisons`` -- the chapters' tables of simulated and measured times;
 ``two_gpus``, ``two_ranks`` -- what only two GPUs can show;
+``nets`` -- a small network to compare numbers on;
 ``stand_in`` -- a rehearsal: the CPU in place of the GPUs.
 """

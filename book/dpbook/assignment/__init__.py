@@ -1,7 +1,8 @@
 """Assignments: the exercises of the book with the numbers of a sheet.
 
-``grading`` says whether an answer solves an exercise; begin there. ``sheets``
-lists what a sheet changes. ``interface`` tells what it is to ask for other
-numbers, which ``buckets``, ``shards``, ``timelines`` and ``networks`` draw;
-``drawn`` draws further cases for the checks of programs.
+``grading`` -- whether an answer solves an exercise: begin here;
+``sheets`` -- the exercises of a sheet, and how each is checked;
+``asked`` -- what is asked where an answer is a decision;
+``buckets``, ``shards``, ``timelines``, ``networks`` -- draw its numbers;
+``drawn`` -- draws further cases for the checks of programs.
 """

@@ -1,1 +1,4 @@
-"""The page with the calculator: how its times compare with published ones."""
+"""What the page with the calculator shows.
+
+``published`` -- its times, compared with steps that others have timed.
+"""

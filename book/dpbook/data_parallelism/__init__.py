@@ -1,1 +1,4 @@
-"""What the chapter ``data-parallelism`` draws and checks."""
+"""What the chapter ``data-parallelism`` draws and checks.
+
+``pictures`` -- its figures; ``check`` -- the checks of its exercises.
+"""

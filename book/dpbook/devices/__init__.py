@@ -1,6 +1,7 @@
 """What the chapter ``devices`` runs, draws and checks.
 
 ``pictures`` -- launches, and what they start;
-``profiling`` -- the timeline of a real run;
-``latency`` -- the time of one image, which is the time of its launches.
+``six_times`` -- six times of a program for GPUs, in plain PyTorch;
+``own_gpus`` -- these six times on the GPUs of this machine;
+``check`` -- the checks of its exercises.
 """

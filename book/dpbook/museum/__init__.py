@@ -1,6 +1,10 @@
 """Bugs that are easy to make, each with the check that catches it.
 
-``exhibit`` has what an exhibit is; each other module is a section of the page.
+``exhibit`` -- what an exhibit is, and what its checks say: begin here.
+
+Each other module is a section of the page: ``collectives``, ``processes``,
+``ranks``, ``replicas``, ``shards``, ``sequences``, ``experts``, ``meshes``,
+``pipelines``, ``timers``, ``losses`` and ``clipping_and_batch_norm``.
 """
 
 from IPython.display import Markdown

@@ -2,5 +2,6 @@
 
 ``runs`` -- pipelines of a deep network; ``engine`` -- PyTorch's own;
 ``pictures`` -- what a device keeps, schedules, what devices compute;
-``torchgpipe`` -- times that others published.
+``torchgpipe`` -- times that others published;
+``check`` -- the checks of its exercises.
 """

@@ -11,6 +11,7 @@ pipeline, and groups of devices for experts;
 ``peak`` -- what a device of these engines has when it has most;
 ``zero_messages`` -- the messages by which replicas share what ZeRO divides;
 ``networks`` -- the networks that the book plans for;
+``machines`` -- machines as one rents them: eight GPUs, and the network;
 ``case`` -- what each device of a layout holds, what each second is for;
 ``search`` -- all layouts that fit, by their seconds; why one is behind or
 does not fit.

@@ -1,5 +1,5 @@
 """What the chapter ``precision`` runs, draws and checks.
 
 ``rounding_runs`` -- the last bit; ``loss_scaling`` -- gradients in half
-precision; ``pictures``.
+precision; ``pictures``; ``check`` -- the checks of its exercises.
 """

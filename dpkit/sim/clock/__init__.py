@@ -6,6 +6,7 @@
 ``queues`` -- the streams, whose work is placed in the order of time;
 ``resources`` -- what serves one user at a time: compute, a port;
 ``paths`` -- the ports and shared paths that a copy occupies;
+``order`` -- what happens before what, for races;
 ``record`` -- what is written down: spans of time, blocks of memory.
 """
 

@@ -12,10 +12,13 @@
 embedding and the loss;
 ``small_transformers`` -- steps and a layer of BERT-large on one GPU:
 ``bert`` -- the network, and its seconds;
+``collectives`` -- NCCL's allreduces in nodes and between them, as rows;
 ``library_fit`` -- NCCL's allreduce, measured and by the closed form;
+``attention`` -- rates of fused attention, fitted to one card;
+``h200_kernels`` -- rates of kernels that were timed on an H200;
 ``links`` -- cards on PCI Express, copying and reducing;
-``cpu`` -- steps on a CPU that was calibrated;
 ``plans`` -- the planner's steps, ``cuts`` -- and its choice among cuts,
 ``expert_plans`` -- and among ways to divide experts;
-``decisions`` -- which of several was the best, predicted and measured.
+``decisions`` -- which of several was the best, predicted and measured;
+``decided`` -- which decisions hang on the rows of each class.
 """
