@@ -11,15 +11,19 @@ from importlib import import_module
 from pathlib import Path
 
 
-def main(*arguments: str) -> None:
-    """Run the program that the first argument names."""
+def known() -> list[str]:
+    """Return the names of the programs: the modules that have a ``main``."""
     paths = (Path(__file__).parent / "recorders").glob("*.py")
-    known = sorted(
+    return sorted(
         path.stem for path in paths if "\ndef main(" in path.read_text("utf-8")
     )
+
+
+def main(*arguments: str) -> None:
+    """Run the program that the first argument names."""
     name, *others = arguments or [""]
-    if name not in known:
-        sys.exit(f"unknown recorder ({name!r}, known: {', '.join(known)})")
+    if name not in known():
+        sys.exit(f"unknown recorder ({name!r}, known: {', '.join(known())})")
     import_module(f"recorders.{name}").main(*others)
 
 

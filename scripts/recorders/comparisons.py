@@ -175,7 +175,8 @@ def main() -> None:
         rows += part()
         print(f"{part.__name__}: {len(rows)} rows", flush=True)
     decisions = decided(rows) + plans.orders(load)
-    facts = provenance() | {"clock": "simulated"}
+    command = "python scripts/record.py comparisons"
+    facts = provenance(command) | {"clock": "simulated"}
     record: dict[str, Any] = {
         "provenance": facts,
         "what": "rows: what the fields of Comparison are; decisions: Decision",

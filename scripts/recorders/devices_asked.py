@@ -73,7 +73,7 @@ def asked(chapter: Path) -> list[list[Any]]:
 def main(*names: str) -> None:
     """Run chapters, all or those named; write the record."""
     os.environ.pop("DPKIT_DEVICES", None)
-    made_by = provenance()
+    made_by = provenance("python scripts/record.py devices_asked")
     chapters = {}
     if names:
         chapters = json.loads((DATA / "devices_asked.json").read_text())

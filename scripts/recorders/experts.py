@@ -22,7 +22,7 @@ def main() -> None:
     torch.set_num_threads(1)
     data = load_fashion_mnist()
     result: dict[str, Any] = {
-        "provenance": provenance(),
+        "provenance": provenance("python scripts/record.py experts"),
         "remedies": {name: asdict(REMEDIES[name]) for name in REMEDIES},
         "runs": [],
     }

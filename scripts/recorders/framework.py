@@ -161,4 +161,5 @@ def main() -> None:
         "forward_without_autograd": without_autograd,
         "optimizer_steps": steps,
     }
-    store("framework_code", {"provenance": provenance(), **result})
+    command = "python scripts/record.py framework"
+    store("framework_code", {"provenance": provenance(command), **result})

@@ -48,6 +48,10 @@ def headline_run(num_devices: int, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run the experiments; write what they gave when all have ended."""
-    result: dict[str, Any] = {"provenance": provenance(), "recipe": RECIPE}
+    command = "python scripts/record.py headline"
+    result: dict[str, Any] = {
+        "provenance": provenance(command),
+        "recipe": RECIPE,
+    }
     result["runs"] = [headline_run(k, s) for k in NUM_DEVICES for s in SEEDS]
     store("headline", result)

@@ -115,7 +115,7 @@ def main() -> None:
     """Train; write what came out when all runs have ended."""
     torch.set_num_threads(1)
     result: dict[str, Any] = {
-        "provenance": provenance(),
+        "provenance": provenance("python scripts/record.py large_batches"),
         "recipe": {**asdict(RECIPE), "num_examples": NUM_EXAMPLES},
         "elbow": {"k": ELBOW, "errors": elbow()},
         "target_error": TARGET,

@@ -33,8 +33,13 @@ def store(name: str, record: dict[str, Any]) -> None:
     print(f"written: {name}.json", flush=True)
 
 
-def provenance(command: str = "make reproduce") -> dict[str, Any]:
-    """Return where, with what software and when numbers were obtained."""
+def provenance(command: str) -> dict[str, Any]:
+    """Return where, with what software and when numbers were obtained.
+
+    Args:
+        command: What obtains them again, such as "python scripts/record.py
+            mesh". ``make reproduce`` makes some of the records alone.
+    """
     return {
         "command": command,
         "commit": git("rev-parse", "HEAD"),

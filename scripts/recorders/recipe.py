@@ -55,6 +55,10 @@ def main() -> None:
         "num_epochs": NUM_EPOCHS,
         "ways": {name: vars(way) for name, way in WAYS.items()},
     }
-    result: dict[str, Any] = {"provenance": provenance(), "recipe": recipe}
+    command = "python scripts/record.py recipe"
+    result: dict[str, Any] = {
+        "provenance": provenance(command),
+        "recipe": recipe,
+    }
     result["runs"] = [run(name, seed) for name in WAYS for seed in SEEDS]
     store("resnet18_recipe", result)

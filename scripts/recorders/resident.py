@@ -35,7 +35,7 @@ def main(file: str | Path = RECORD, num_epochs: int | str = 6) -> None:
         for _ in range(int(num_epochs))
     ]
     result: dict[str, Any] = {
-        "provenance": provenance(),
+        "provenance": provenance("python scripts/record.py resident"),
         "images": len(train_set.labels),
         "seconds_of_the_first_epoch": seconds[0],
         "seconds_of_an_epoch": seconds[1:],

@@ -26,7 +26,7 @@ RUNS: list[dict[str, Any]] = [
 def main() -> None:
     """Take the steps; write what they took, or what they lacked."""
     record = {
-        "provenance": provenance(),
+        "provenance": provenance("python scripts/record.py seven_billion"),
         "sizes": SIZES,
         "length": 2048,
         "accelerator": "h100",

@@ -67,5 +67,6 @@ def main() -> None:
         "way, link, devices, rows of the batch, width; then the simulated "
         f"seconds of a step of {DEPTH} dense layers in float32 on V100s"
     )
-    facts = provenance() | {"clock": "simulated", "accelerator": "v100"}
+    command = "python scripts/record.py split_steps"
+    facts = provenance(command) | {"clock": "simulated", "accelerator": "v100"}
     store("split_steps", {"provenance": facts, "what": what, "rows": rows})

@@ -1,14 +1,18 @@
-"""scripts/record.py: which recorder runs, and what is refused."""
+"""scripts/record.py: which recorder runs, what is refused, what is told."""
 
+import re
 import runpy
 import sys
 
 import pytest
+import recorders
 
 from tests.repository import ROOT
 
 SCRIPT = ROOT / "scripts" / "record.py"
-main = runpy.run_path(str(SCRIPT))["main"]
+script = runpy.run_path(str(SCRIPT))
+main = script["main"]
+KNOWN = script["known"]()
 
 
 @pytest.mark.parametrize("name", ["wrong", "--help", "provenance", None])
@@ -25,3 +29,29 @@ def test_a_recorder_gets_its_arguments(monkeypatch):
     main("published", "one", "two")
     assert called == [("one", "two")]
     assert "recorders.published" in sys.modules
+
+
+def heads(section):
+    """Return the names with which the entries of a section begin."""
+    entries = re.findall(r"(?m)^(``.*?) -- ", section)
+    return [name for entry in entries for name in re.findall(r"\w+", entry)]
+
+
+def test_the_room_of_recorders_lists_those_that_make_reproduce_runs():
+    text = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    (reproduced,) = re.findall(r"(?m)^RECORDERS := (.*)", text)
+    _, told = recorders.__doc__.split("``make reproduce`` runs these:")
+    told, others = told.split("These run by their names alone:")
+    alone, _ = others.split("What these are made of:")
+    assert heads(told) == reproduced.split()
+    assert sorted(heads(told) + heads(alone)) == KNOWN
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_recorder_says_which_command_runs_it(name):
+    """In the provenance: what a reader types to make that record again."""
+    source = (SCRIPT.parent / "recorders" / f"{name}.py").read_text("utf-8")
+    commands = re.findall(r'"((?:python|make) [^"]*)"', source)
+    for command in commands:
+        assert re.search(rf"[ =]{name}\b", command), command
+    assert commands or "provenance" not in source
