@@ -64,9 +64,11 @@ Ranks and scripts
 What the chapters run, draw and check besides is in ``dpbook``.
 
 Where to look
-    Every copy, by ``x.to`` or by ``streams.send``, is charged by
-    ``charge_copy`` in ``sim/tensors/charge.py``: ``sim/hardware/costs.py``
-    gives its seconds, and ``Clock.copy`` in ``sim/clock/`` issues it.
+    A copy of a tensor, by ``x.to`` or by ``send`` in ``streams.py`` of the
+    kit, is charged by ``charge_copy`` in ``sim/tensors/charge.py``:
+    ``sim/hardware/costs.py`` gives its seconds, and ``Clock.copy`` in
+    ``sim/clock/`` issues it. A number that Python reads is charged by
+    ``charge_read`` there.
     What is known of an operator of torch is in its record, which
     ``operator_of`` in ``sim/operators/record.py`` returns: its arithmetic is
     counted in ``flops.py`` there, its bytes in ``memory_traffic.py``.

@@ -15,7 +15,11 @@
 A new algorithm of an allreduce is a function that returns its plan. Enter it
 in ``ALLREDUCE`` (``algorithms``), its longest chain of messages in ``CHAINS``
 (``costs``), and its name in ``CANDIDATES`` (``choice``). Then
-``tests/kit/test_complete_tables.py`` names the lists that still lack it.
+``tests/kit/test_complete_tables.py`` names the lists that still lack it,
+``tests/kit/test_plans.py`` asks for its ports and steps, and
+``tests/kit/test_collective_costs.py`` for its seconds. If all ranks do the
+same in it, enter it in ``ONE_ROLE`` (``dpkit/runs/ranks/alike_checks.py``),
+too: no test asks for that.
 A new operation is a function in ``dpkit/collectives.py``. If a library does
 it in one kernel, it has a row in ``TRIPS`` (``library``), and on GPUs one in
 ``NCCL`` (``dpkit/library.py``). If ranks do it, it is a method of

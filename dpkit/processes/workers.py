@@ -52,7 +52,9 @@ def launch(
     is a new Python, which takes seconds, on other systems, and where a
     variable that torch reads when it is imported, such as
     ``TORCH_DISTRIBUTED_DEBUG``, is not as it was when dpkit was imported.
-    :class:`dpkit.processes.Workers` stay for several functions.
+    :class:`dpkit.processes.Workers` stay for several functions. To run it on
+    simulated GPUs, in simulated time and without processes, there is
+    :func:`dpkit.sim.launch`.
 
     Args:
         fn: Each rank imports it; a function of a notebook cell or of a script

@@ -14,7 +14,9 @@ its formulas in ``FORMULAS`` (``bubble``). Then
 ``tests/kit/test_complete_tables.py`` names the lists that still lack it, and
 ``tests/book/test_explore.py`` the live figure. One with several stages on a
 device needs its own lines in ``by_name``, as "interleaved" has them, and its
-name in ``SCHEDULE_NAMES``.
+name in ``SCHEDULE_NAMES``. One without a formula for its hops is named in
+``tests/kit/test_replay.py``. Its function is listed in ``__all__`` here and in
+``book/api.md``: no test asks for that.
 """
 
 from dpkit.schedules.actions import (

@@ -12,7 +12,7 @@ The others change torch, or run on it:
 
 ``devices/`` -- the hardware that is simulated, and which device a name means;
 ``memory/`` -- live and peak bytes, and what is freed before they are judged;
-``streams/`` -- streams, events, and what is sent between devices;
+``streams/`` -- streams, events, and what ``torch.distributed`` may send;
 ``operators/`` -- what is known of an operator of torch, and what it costs;
 ``tensors/`` -- the simulated tensor, and what charges the clock for it;
 ``kernels/`` -- what computes operations that are not run by the CPU's kernel;

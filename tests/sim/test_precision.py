@@ -132,8 +132,11 @@ def test_both_kinds_of_float8_have_one_rate():
     assert seconds(lambda: scaled(a, b)) == seconds(lambda: scaled(a, a))
 
 
-WITH = ("h100", "h200", "b200")
-WITHOUT = [name for name in ACCELERATORS if name not in WITH]
+WITHOUT = [
+    name
+    for name, preset in ACCELERATORS.items()
+    if "float8" not in preset.flops_per_second
+]
 
 
 @pytest.mark.parametrize("multiply", SCALED)
@@ -281,7 +284,8 @@ def told_of(accelerator):
 
 
 def test_dtypes_that_go_at_the_rate_of_float32_are_told():
-    assert [told_of(name) for name in ACCELERATORS] == [[]] * 11
+    told = {name: told_of(name) for name in ACCELERATORS}
+    assert {name: lines for name, lines in told.items() if lines} == {}
     assert told_of(ONE_RATE) == [
         "Products in float64, float16, bfloat16 go at the rate of float32, "
         "because there is no other (one-rate)."

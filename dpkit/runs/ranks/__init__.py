@@ -83,7 +83,8 @@ def launch(
     ``hosts="per_device"``. ``fn`` makes its modules. Each rank has its own
     random numbers, also those of Python and NumPy: ranks that set no seed draw
     different ones, as processes do. They depend on the caller's generators,
-    which stay as they are.
+    which stay as they are. To run it in real processes, in the time on the
+    wall, there is :func:`dpkit.launch`.
 
     A rank that waits for another outside of ``torch.distributed``, such as for
     a lock, keeps its turn, and waits for ever. After 5 s without work a

@@ -2,7 +2,8 @@
 
 ``change`` -- one change: whether it fits, how it is made and taken back;
 ``mixed_backends`` -- GPUs and simulated devices in one process, by a change of
-``call_slot`` -- the pointer by which one library calls another.
+    a pointer;
+``call_slot`` -- that pointer, by which one library calls another.
 """
 
 from dpkit.sim.changes.change import Patch, added, replaced, stood_in, wrapped

@@ -14,6 +14,12 @@ A new accelerator is a file in ``data/accelerators``, its name in
 in ``HOSTS``, in the same way. A link is a file in ``data/links`` and a name in
 ``LINKS``; the test has two lists of them: of their names, and from fast to
 slow.
+
+The live figures of the book offer the cards that their own lists name:
+``LINKS_OF`` in ``dpbook/explore/planner.py``, ``CARDS`` in
+``dpbook/explore/step.py``, and the choices in ``dpbook/explore/decision.py``.
+What part of its rate a card keeps in a long run is in ``SUSTAINED``, in
+``dpbook/planner/work.py``. No test asks for a new one in these.
 """
 
 from dpkit.sim.hardware.causal_attention import block_side, num_scores

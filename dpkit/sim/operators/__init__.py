@@ -1,7 +1,7 @@
 """What is known of an operator of torch, and what it costs.
 
-``operator_of(func)`` returns its record. The bytes and the arithmetic in it
-become seconds in ``charge`` (``dpkit.sim.tensors.charge``).
+``operator_of(func)`` in ``record`` returns its record. The bytes and the
+arithmetic in it become seconds in ``charge`` (``dpkit.sim.tensors.charge``).
 
 ``record`` -- all that is known of one, made at its first call: begin here;
 ``operations`` -- what it reads and writes, on which devices;

@@ -1,8 +1,8 @@
-"""Streams, events, and what is sent between devices.
+"""Streams, events, and what ``torch.distributed`` may send.
 
 ``streams`` -- ``torch.sim.Stream`` and ``torch.sim.Event``: begin here;
 ``generic`` -- ``torch.Stream`` and ``torch.Event`` on these devices;
-``sending`` -- how ``torch.distributed`` sends.
+``sending`` -- whether ``torch.distributed`` may send, and by which backend.
 """
 
 from dpkit.sim.streams.sending import (

@@ -1,17 +1,19 @@
 """How ``torch.distributed`` sends what lies on a simulated device.
 
-All that PyTorch sends goes through operations of one namespace, ``c10d``.
-Autograd's key of simulated tensors has a kernel for each of them, which comes
-before ``SimTensor.__torch_dispatch__``: other operations pay nothing for it.
+A group that is written in C++, such as gloo's, sends by operations of one
+namespace, ``c10d``. Autograd's key of simulated tensors has a kernel for each
+of them, which comes before ``SimTensor.__torch_dispatch__``: other operations
+pay nothing for it.
 
-In a rank that ``dpkit.sim.launch`` has started, the kernel calls PyTorch's
-own, with the simulated tensors. These come to the rank's process group, which
-sends them and charges the clock.
+The kernel refuses. Gloo would send the values, and that would cost nothing on
+the simulated clock. By itself ``torch.distributed`` chooses what it would
+choose without simulated devices: NCCL and a GPU where there is one, else gloo
+and the CPU.
 
-Anywhere else it refuses. Gloo would send the values, and that would cost
-nothing on the simulated clock. By itself ``torch.distributed`` chooses what it
-would choose without simulated devices: NCCL and a GPU where there is one, else
-gloo and the CPU.
+A rank that ``dpkit.sim.launch`` has started has a group that is written in
+Python. PyTorch calls it directly, and not by such an operation: its way is in
+``dpkit/runs/ranks/__init__.py``. If a rank calls one of the operations itself,
+the kernel leaves it to PyTorch.
 """
 
 from collections.abc import Callable, Iterator
