@@ -91,8 +91,12 @@ def python(name: str, num_gpus: int, *words: str) -> Part:
 
 
 def chapter(name: str, num_gpus: int) -> Part:
-    """Return a chapter, whose cells are compared with the stored ones."""
-    words = (*PYTEST, "-p", "rehearsal.printed", *NBVAL, f"book/{name}.ipynb")
+    """Return a chapter, whose cells are compared with the stored ones.
+
+    It ends with how many of its cells have worked on GPUs.
+    """
+    plugins = ("-p", "rehearsal.printed", "-p", "tests.running.gpus_used")
+    words = (*PYTEST, *plugins, *NBVAL, f"book/{name}.ipynb")
     return Part(f"{name} on {num_gpus}", words, num_gpus)
 
 
