@@ -10,6 +10,7 @@ All chapters take an hour on two cores. Those that are not named stay as they
 are.
 """
 
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,9 +20,10 @@ from rehearsal.parts import chapter
 from tqdm import tqdm
 
 from recorders.provenance import DATA, ROOT, load, provenance, store
-from tests.running.gpus_used import rows_of
 
 NUM_GPUS = (1, 2, 4, 8)
+# A row of tests/running/gpus_used.py: cells, cells on GPUs, GPUs, chapter.
+ROW = re.compile(r"(?m)^ *(\d+) +(\d+) +\d+  ([\w-]+)$")
 
 
 def main(*names: str) -> None:
@@ -61,7 +63,7 @@ def rows(outcomes: list[rehearse.Outcome]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for outcome in outcomes:
         printed = rehearse.log_of(outcome.part).read_text("utf-8")
-        ((name, cells, on_gpus),) = rows_of(printed)
-        row = found.setdefault(name, {"cells": cells, "on_gpus": {}})
-        row["on_gpus"][str(outcome.part.num_gpus)] = on_gpus
+        ((cells, on_gpus, name),) = ROW.findall(printed)
+        row = found.setdefault(name, {"cells": int(cells), "on_gpus": {}})
+        row["on_gpus"][str(outcome.part.num_gpus)] = int(on_gpus)
     return found

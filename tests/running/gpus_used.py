@@ -13,7 +13,6 @@ What a cell starts in other processes is not seen.
 """
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,19 +109,6 @@ def table(reports: list[Any]) -> list[str]:
         name = chapter.removesuffix(".ipynb")
         lines.append(f"{len(cells):5}  {on_gpus:7}  {gpus:4}  {name}")
     return lines
-
-
-def rows_of(text: str) -> list[tuple[str, int, int]]:
-    """Return the rows of a table that a run has printed.
-
-    Args:
-        text: All that it has printed.
-
-    Returns:
-        Of each chapter its name, its cells, and how many worked on GPUs.
-    """
-    rows = re.findall(r"(?m)^ *(\d+) +(\d+) +\d+  ([\w-]+)$", text)
-    return [(name, int(cells), int(worked)) for cells, worked, name in rows]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
