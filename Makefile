@@ -128,7 +128,7 @@ LANES = $(shell $(PY) -c 'import os; print(max(1, min(4, os.cpu_count() // 2)))'
 PORT := 8000
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident framework \
-  comparisons seven_billion devices_asked split_steps mesh gpu_forecasts
+  comparisons seven_billion split_steps mesh gpu_forecasts
 # STAND_IN=2 rehearses on the CPU, as if there were two GPUs. AGAIN=all, failed
 # or the names of parts runs these again. LIMIT is in seconds, for all parts.
 REPORT = $(if $(STAND_IN),--stand-in $(STAND_IN)) \

@@ -37,11 +37,16 @@ class Outcome:
     last_line: str
 
 
+def log_of(part: Part) -> Path:
+    """Return the file of what a part prints."""
+    name = "".join(c if c.isalnum() else "-" for c in part.name)[:60]
+    return LOGS / f"{name}.log"
+
+
 def run(part: Part) -> Outcome:
     """Run a part on the double; its output goes to a file."""
-    name = "".join(c if c.isalnum() else "-" for c in part.name)[:60]
-    log = LOGS / f"{name}.log"
-    found = LOGS / f"{name}.found"
+    log = log_of(part)
+    found = log.with_suffix(".found")
     found.unlink(missing_ok=True)
     double = ROOT / "tests/cuda_double/run"
     path = [str(ROOT / folder) for folder in ("", "book", "scripts")]
@@ -56,7 +61,7 @@ def run(part: Part) -> Outcome:
     }
     doubled = (str(double), str(part.num_gpus)) if part.num_gpus else ()
     command = (*doubled, *part.command)
-    mark = f"{MARK}{name}/"
+    mark = f"{MARK}{log.stem}/"
     limit = limited.CpuLimit(part.limit)
     ended = limited.run(command, log, limit, mark, environment, ROOT)
     fault = f"status {ended.status}" if ended.status else ""

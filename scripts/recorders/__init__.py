@@ -15,12 +15,12 @@ book/_data has the name of its program, unless another is given here.
 ``framework`` -- modules and their bare operations: ``framework_code.json``;
 ``comparisons`` -- all that was measured, and its predictions;
 ``seven_billion`` -- a model of 6.7 billion parameters on simulated H100s;
-``devices_asked`` -- how many devices the cells of each chapter ask for;
 ``split_steps`` -- steps that are split in three ways, over a grid of sizes;
 ``mesh`` -- one model on layouts of eight devices;
 ``gpu_forecasts`` -- the steps of ``gpu_steps``, simulated.
 
 These run by their names alone:
+``cells_on_gpus`` -- how many cells of each chapter work on GPUs of the double;
 ``experts`` -- a small network of experts, and how busy they were;
 ``llama_memory`` -- what a step of Llama 3 8B needs on 64 GPUs;
 ``gpu_steps``, ``gpu_operators`` -- what a GPU takes. ``make gpu-report`` runs

@@ -91,9 +91,12 @@ def python(name: str, num_gpus: int, *arguments: str) -> Part:
 
 
 def chapter(name: str, num_gpus: int) -> Part:
-    """Return a chapter, whose cells are compared with the stored ones."""
-    notebook = f"book/{name}.ipynb"
-    command = (*PYTEST, "-p", "rehearsal.printed", *NBVAL, notebook)
+    """Return a chapter, whose cells are compared with the stored ones.
+
+    It ends with how many of its cells have worked on GPUs.
+    """
+    plugins = ("-p", "rehearsal.printed", "-p", "tests.running.gpus_used")
+    command = (*PYTEST, *plugins, *NBVAL, f"book/{name}.ipynb")
     return Part(f"{name} on {num_gpus}", command, num_gpus)
 
 

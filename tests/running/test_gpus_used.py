@@ -14,6 +14,7 @@ from tests.running.gpus_used import table
 CELLS = (
     "import dpkit; sim = dpkit.devices(2, kind='sim')",
     "import torch; x = torch.ones(3, device=sim[0]) + 1",
+    "torch.manual_seed(0); z = torch.ones(3)",  # PyTorch looks for GPUs
     "y = torch.ones(3, device=dpkit.devices(1)[0])",
     "z = y + 1",
     "z = torch.ones(3) + 1",
@@ -39,7 +40,7 @@ def test_a_row_counts_cells_and_gpus():
 
 @pytest.mark.cuda
 def test_cells_of_gpus_are_told_from_those_of_simulated_devices(tmp_path):
-    """The third and the fourth cell work on a GPU, the first two on sim."""
+    """The fourth and the fifth cell work on a GPU, the second on sim."""
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in CELLS]
     )
@@ -53,7 +54,7 @@ def test_cells_of_gpus_are_told_from_those_of_simulated_devices(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert "    5        2     1  some" in done.stdout, done.stdout
+    assert "    6        2     1  some" in done.stdout, done.stdout
 
 
 def environment():

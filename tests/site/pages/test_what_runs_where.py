@@ -1,7 +1,7 @@
 """The table of what runs on how many GPUs is that of the record.
 
 If a test fails, the page `gpus` should hold what it prints; or first count
-again: python scripts/record.py devices_asked
+again: python scripts/record.py cells_on_gpus CHAPTER
 """
 
 import ast
@@ -15,8 +15,9 @@ from tests.repository import ROOT
 
 PAGE = (ROOT / "book" / "gpus.md").read_text("utf-8")
 CHAPTERS = sorted(ROOT.glob("book/*.ipynb"))
-ASKED = json.loads((ROOT / "book/_data/devices_asked.json").read_text())
-ROWS = ASKED["chapters"]
+RECORD = json.loads((ROOT / "book/_data/cells_on_gpus.json").read_text())
+ROWS = RECORD["chapters"]
+NUM_GPUS = ("1", "2", "4", "8")
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
 NAMES = [
     name
@@ -27,52 +28,31 @@ NAMES = [
 ]
 
 
-def requests(rows):
-    """Return for how many devices a chapter asks, of what kind there is."""
-    return sorted(
-        {
-            k
-            for how, k, kind in rows
-            if how == "devices" and kind in (None, "gpu") and k
-        }
-    )
-
-
-def starts_processes(rows):
-    """Return whether a chapter starts processes that take GPUs."""
-    # The program train.py, of the chapter cluster, names the CPU itself.
-    return any(
-        program != "train.py" if how == "torchrun" else program is None
-        for how, _, program in rows
-        if how != "devices"
-    )
+def test_every_chapter_was_counted_on_each_number_of_gpus():
+    assert {*ROWS} == {path.stem for path in CHAPTERS} == {*NAMES, "index"}
+    assert all(tuple(row["on_gpus"]) == NUM_GPUS for row in ROWS.values())
 
 
 def test_the_table():
     lines = []
     for name in NAMES:
-        if counts := requests(ROWS[name]):
-            cells = [
-                ", ".join(str(k) for k in counts if k <= gpus) or "–"
-                for gpus in (1, 2, 4, 8)
-            ]
+        found = ROWS[name]["on_gpus"]
+        if any(found.values()):
+            cells = [str(ROWS[name]["cells"])]
+            cells += [str(found[gpus] or "–") for gpus in NUM_GPUS]
             lines.append(f"| {{doc}}`{name}` | {' | '.join(cells)} |\n")
-    assert f"| 8 GPUs |\n|---|---|---|---|---|\n{''.join(lines)}\n" in PAGE
+    head = "| chapter | code cells | 1 GPU | 2 GPUs | 4 GPUs | 8 GPUs |\n"
+    assert f"{head}|---|---|---|---|---|---|\n{''.join(lines)}\n" in PAGE
 
 
-def test_the_chapters_that_start_processes():
-    *first, last = [
-        f"{{doc}}`{name}`" for name in NAMES if starts_processes(ROWS[name])
-    ]
-    said = f"Besides, {', '.join(first)} and {last} start processes"
-    assert said in " ".join(PAGE.split())
+def test_the_chapters_that_use_one_gpu_are_described():
+    section = PAGE.split("(gpus-one)=")[1].split("\n## ")[1]
+    described = re.findall(r"(?m)^- \{doc\}`([\w-]+)`", section)
+    used = [name for name in NAMES if ROWS[name]["on_gpus"]["1"]]
+    assert sorted(described) == sorted(used)
 
 
-def test_every_chapter_was_counted():
-    assert {*ROWS} == {path.stem for path in CHAPTERS} == {*NAMES, "index"}
-
-
-def literal_requests(path):
+def requests(path):
     """Return the numbers of devices that stand in cells, without a kind."""
     numbers = set()
     for cell in json.loads(path.read_text("utf-8"))["cells"]:
@@ -91,25 +71,14 @@ def literal_requests(path):
     return numbers
 
 
-def test_what_cells_ask_for_was_counted():
-    found = {path.stem: literal_requests(path) for path in CHAPTERS}
-    for name, numbers in found.items():
-        assert numbers <= {*requests(ROWS[name])}, name
-    assert sum(map(len, found.values())) > 8
-
-
-@pytest.mark.parametrize(
-    ("row", "asks", "on_gpus"),
-    [
-        (["devices", 2, None], [2], False),
-        (["devices", 3, "sim"], [], False),
-        (["devices", None, None], [], False),
-        (["processes", 2, None], [], True),
-        (["processes", 2, "gloo"], [], False),
-        (["torchrun", 2, "ddp_program.py"], [], True),
-        (["torchrun", 2, "train.py"], [], False),  # on the CPU, as it says
-    ],
-)
-def test_what_a_row_of_the_record_means(row, asks, on_gpus):
-    assert requests([row]) == asks
-    assert starts_processes([row]) == on_gpus
+@pytest.mark.parametrize("num_gpus", NUM_GPUS)
+def test_what_a_cell_asks_for_was_counted(num_gpus):
+    """A cell that asks for devices works on GPUs where there are enough."""
+    asking = [
+        path.stem
+        for path in CHAPTERS
+        if any(number <= int(num_gpus) for number in requests(path))
+    ]
+    for name in asking:
+        assert ROWS[name]["on_gpus"][num_gpus], name
+    assert num_gpus == "1" or len(asking) > 2
