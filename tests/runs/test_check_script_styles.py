@@ -142,7 +142,9 @@ def test_steps_that_a_scaler_leaves_out_are_no_steps(tmp_path):
 def test_a_rank_that_has_no_step_left():
     """As a script that resumes from what the ranks have just written."""
     nothing = Kept([], [], 0, [], 0.0, [], {})
-    found = _as_far_as_same(nothing, [nothing, nothing], "as it is", False)
+    found = _as_far_as_same(
+        nothing, [nothing, nothing], "as it is", is_played=False
+    )
     assert found.alarms == []
     assert "resumes from a checkpoint" in found.missing
 
