@@ -40,12 +40,12 @@ def _watch_gpus():
             module.devices = noted
 
     def used():
-        if not torch.cuda.is_initialized():
-            return []  # what holds simulated devices is seen later
         counts = {"sim": simulation.memory.order}
         for gpu in range(torch.cuda.device_count()):
-            stats = torch.cuda.memory_stats(gpu)
-            counts[gpu] = stats.get("allocation.all.allocated", 0)
+            # torch.cuda does not know of memory that simulated devices took.
+            if torch._C._cuda_hasPrimaryContext(gpu):
+                stats = torch._C._cuda_memoryStats(gpu)
+                counts[gpu] = stats["allocation"]["all"]["allocated"]
         changed = {k for k, n in counts.items() if n > seen.get(k, 0)}
         seen.update(counts)
         if "sim" in changed and 0 not in given:
