@@ -39,13 +39,18 @@ def _watch_gpus():
         if getattr(module, "__dict__", {}).get("devices") is devices:
             module.devices = noted
 
+    def allocations(gpu):
+        # torch.cuda does not know of those of simulated devices.
+        try:
+            stats = torch._C._cuda_memoryStats(gpu)
+        except RuntimeError:  # nothing has used a GPU
+            return 0
+        return stats["allocation"]["all"]["allocated"]
+
     def used():
         counts = {"sim": simulation.memory.order}
         for gpu in range(torch.cuda.device_count()):
-            # torch.cuda does not know of memory that simulated devices took.
-            if torch._C._cuda_hasPrimaryContext(gpu):
-                stats = torch._C._cuda_memoryStats(gpu)
-                counts[gpu] = stats["allocation"]["all"]["allocated"]
+            counts[gpu] = allocations(gpu)
         changed = {k for k, n in counts.items() if n > seen.get(k, 0)}
         seen.update(counts)
         if "sim" in changed and 0 not in given:
