@@ -12,8 +12,9 @@ from tests.repository import ROOT
 from tests.running.gpus_used import table
 
 CELLS = (
-    "import dpkit; sim = dpkit.devices(2, kind='sim')",
-    "import torch; x = torch.ones(3, device=sim[0]) + 1",
+    "import dpkit, torch",
+    "sim = dpkit.devices(torch.cuda.device_count() + 1); "  # too many
+    "x = dpkit.scatter(torch.arange(7.0), sim)",
     "torch.manual_seed(0); z = torch.ones(3)",  # PyTorch looks for GPUs
     "y = torch.ones(3, device=dpkit.devices(1)[0])",
     "z = y + 1",
