@@ -87,7 +87,9 @@ def test_a_flaky_chapter_is_named_and_reported(
     asked = []
     monkeypatch.setattr(report_tests, "ROOT", pytester.path)
     monkeypatch.setattr(
-        report_tests, "ask", lambda *words: asked.append(words) or "facts"
+        report_tests,
+        "output_of",
+        lambda *words: asked.append(words) or "facts",
     )
     assert report_tests.main() == 0
     text = (pytester.path / report_tests.REPORT).read_text()
