@@ -126,6 +126,8 @@ GPU_CHAPTERS := $(if $(FILES),$(filter %.ipynb,$(FILES)),$(CHOSEN))
 # Chapters at once: each has its own memory on the GPUs.
 LANES = $(shell $(PY) -c 'import os; print(max(1, min(4, os.cpu_count() // 2)))')
 PORT := 8000
+# In a container one is often root, whom JupyterLab refuses unless it is told.
+LAB = $(PY) -m jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root)
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident framework \
   comparisons seven_billion split_steps mesh gpu_forecasts
@@ -211,11 +213,11 @@ $(WHOLE_SITE): $(wildcard book/*.ipynb) | $(READY)
 notebooks: $(READY) $(WHOLE_SITE)  ## open the plain notebooks in JupyterLab
 	@$(PY) scripts/chapters/copy_notebooks.py .
 	@$(PY) -m nbformat.sign notebooks/*.ipynb >/dev/null
-	$(PY) -m jupyter lab notebooks
+	$(LAB) notebooks
 
 edit: $(READY)  ## open the chapters themselves in JupyterLab, to change them
 	@$(PY) -m nbformat.sign $(CHAPTERS) >/dev/null
-	$(PY) -m jupyter lab book
+	$(LAB) book
 
 notebooks-branch: book  ## commit plain notebooks to the branch `notebooks`
 	@$(PY) scripts/owner/notebooks_branch.py . notebooks
