@@ -16,7 +16,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from dpkit.processes import Workers
+from dpkit.processes import Workers, starting
 from dpkit.processes import workers as workers_module
 from dpkit.processes.locations import (
     FIRST_LOOK_SECONDS,
@@ -178,6 +178,17 @@ def test_threads_take_turns(workers, tmp_path):
         spans = sorted((min(b), max(e)) for b, e in (zip(*r) for r in runs))
     for (_, end), (begin, _) in pairwise(spans):
         assert end <= begin
+
+
+@pytest.mark.slow
+def test_ranks_outlive_the_thread_that_has_started_them(monkeypatch):
+    """For the kernel that thread is their parent, where they are Pythons."""
+    monkeypatch.setattr(starting, "fork_server", lambda environment: None)
+    with Workers(2, "gloo") as workers:
+        with ThreadPoolExecutor(1) as threads:
+            before = threads.submit(pids, workers).result()
+        # The thread has ended.
+        assert pids(workers) == before
 
 
 @pytest.mark.slow

@@ -149,8 +149,8 @@ NUMBERS = """
 >>> torch.cuda.current_device()
 0
 >>> with torch.cuda.device(1):
-...     torch.ones(1).cuda().device
-device(type='cuda', index=1)
+...     torch.ones(1).cuda().device, torch.ones(1).cuda(0).device
+(device(type='cuda', index=1), device(type='cuda', index=0))
 >>> with torch.cuda.device(None):
 ...     torch.ones(1).cuda().device
 device(type='cuda', index=0)

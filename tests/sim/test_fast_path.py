@@ -158,3 +158,12 @@ def test_a_simulated_cpu_attends_by_parts():
         x = torch.randn(SHAPE)
         on_cpu, here = on_both(net, x, {}, torch.no_grad, device)
         assert torch.equal(here.cpu(), on_cpu)
+
+
+def test_heads_that_the_fused_kernel_does_not_take(backed):
+    """8 heads of 4: the width of a head counts, not that of the model."""
+    net = Itself(32, 8, batch_first=True).eval().to(backed)
+    x = torch.empty(SHAPE, device=backed)
+    found = counted(kernels(lambda: net(x, need_weights=False)))
+    # 8 heads of 4 multiply as much as 4 of 8.
+    assert found == [JOINED, SCORES, SCORES, LAST]

@@ -476,6 +476,14 @@ def test_a_device_without_memory_says_so():
     assert found == ["no memory of sim:7 in this timeline"]
 
 
+def test_a_device_with_empty_tensors_alone():
+    """Each is a block of 0 bytes."""
+    blocks = [Block("sim:0", 0, "other", i) for i in range(2)]
+    picture = Timeline(blocks=blocks).draw_memory("sim:0")
+    assert picture.title == "memory of sim:0: peak 0 B"
+    assert "peak 0 B" in words(picture)
+
+
 def test_pictures_in_files(tmp_path):
     timeline().to_svg(tmp_path / "a.svg")
     written = (tmp_path / "a.svg").read_text(encoding="utf-8")

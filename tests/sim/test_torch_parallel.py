@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.cuda import comm
 
 from dpkit import sim
 from dpkit.sim.parallel.copies import OF_COMM
@@ -80,6 +81,28 @@ def test_each_forward_copies_and_each_backward_sends_back():
                     for r, n in rows.items()
                 },
             }
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda x, outs: comm.broadcast(x, [0, 1]),
+        lambda x, outs: comm.broadcast(x, out=outs),
+        lambda x, outs: comm.scatter(x, [0, 1]),
+        lambda x, outs: comm.scatter(x, out=[out[:1] for out in outs]),
+    ],
+    ids=["broadcast", "broadcast, out", "scatter", "scatter, out"],
+)
+def test_the_host_does_not_wait_for_what_it_sends(send):
+    """From pinned memory it goes on, so that all devices get it at once."""
+    with sim.machine(num_devices=2):
+        x = torch.ones(2, 1000).pin_memory()
+        outs = [torch.ones(2, 1000, device=f"sim:{r}") for r in range(2)]
+        with sim.trace() as timeline:
+            send(x, outs)
+        copies = [s for s in timeline.spans if s.kind == "copy"]
+        assert {s.device for s in copies} == {"sim:0", "sim:1"}
+        assert "wait" not in {s.kind for s in timeline.spans}
 
 
 def test_replicas_compute_at_the_same_time():
