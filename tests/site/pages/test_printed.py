@@ -20,11 +20,12 @@ PAGES = [entry["file"] for entry in PART["chapters"]]
 # They make devices, data and processes, or count; no page is about them.
 TOOLS = {"Batches", "devices", "launch", "lenet_params", "sent", "torchrun"}
 # Their forward is printed or built by hand, and a sentence says what their
-# constructor does.
+# constructor does. What runs the actions of Pipeline is printed: Interpreter.
 SAID = {
     "ColumnParallelLinear",
     "DataParallel",
     "ParallelMLP",
+    "Pipeline",
     "RowParallelLinear",
 }
 MODULES = {"schedules"}
