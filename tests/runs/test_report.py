@@ -162,7 +162,8 @@ ONE_PROCESS = [
     Span("sim:1", "in", "copy from sim:0", "copy", 2, 3, num_bytes=600),
     Span("sim:1", "in", "copy from sim:0", "copy", 3, 4, num_bytes=300),
     Span("sim:0", "out", "copy to sim:1", "copy", 2, 3, num_bytes=600),
-    Span("sim:0", "in", "copy to host", "copy", 5, 6, num_bytes=9),
+    Span("sim:0", "in", "copy to host", "copy", 5, 6, num_bytes=7),
+    Span("sim:0", "in", "copy to host", "copy", 6, 7, num_bytes=2),
 ]
 
 
@@ -183,7 +184,7 @@ def test_what_one_process_copies():
     """Each copy once, where it arrives; in three steps."""
     assert rows(one_process(), "What is sent")[1:] == [
         ["the host", "GPU 0", "1", "30 B", "0.333", "10 B"],
-        ["GPU 0", "the host", "1", "9 B", "0.333", "3 B"],
+        ["GPU 0", "the host", "2", "9 B", "0.667", "3 B"],
         ["GPU 0", "GPU 1", "2", "900 B", "0.667", "300 B"],
     ]
 
