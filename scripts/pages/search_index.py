@@ -67,6 +67,8 @@ PROGRAM = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 TAG = re.compile(r"<[^>]+>")
 INDEX = re.compile(r"Search\.setIndex\((.*)\)", re.DOTALL)
 WORD = re.compile(r"\w+")
+# Normalisation is normalization. Noise becomes noize, in texts and questions.
+BRITISH = re.compile(r"is(e[drs]?|ers|ing|ations?)$")
 
 
 class Heading(NamedTuple):
@@ -97,7 +99,7 @@ def stems(text: str) -> list[str]:
     """
     words = (word.lower() for word in WORD.findall(text))
     return [
-        stem(word)
+        stem(BRITISH.sub(r"iz\1", word))
         for word in words
         if len(word) > 1 and word not in STOP and not word.isdigit()
     ]

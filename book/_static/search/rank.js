@@ -19,6 +19,7 @@ const ENTRY_WORD = 2;
 // A word that stands on no page is taken for a part of those that do.
 const SHORTEST_PART = 4;
 
+const BRITISH = /is(e[drs]?|ers|ing|ations?)$/; // as in search_index.py
 const stemmer = new Stemmer(); // of Sphinx's language_data.js
 const entities = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 const escaped = (text) => text.replace(/[&<>]/g, (sign) => entities[sign]);
@@ -28,7 +29,7 @@ function stems(text) {
   return (text.toLowerCase().match(/[\p{Letter}\p{Number}_]+/gu) ?? [])
     .filter((word) => word.length > 1 && !/^\p{Number}+$/u.test(word))
     .filter((word) => !searchIndex.stop.includes(word))
-    .map((word) => stemmer.stemWord(word));
+    .map((word) => stemmer.stemWord(word.replace(BRITISH, "iz$1")));
 }
 
 /** The words of the index that a word stands for. */

@@ -38,6 +38,12 @@ def test_words_are_compared_by_their_stems():
     ]
 
 
+def test_british_words_are_those_of_the_book():
+    british = "normalisation synchronised optimiser noise this"
+    american = "normalization synchronized optimizer noise this"
+    assert search_index.stems(british) == search_index.stems(american)
+
+
 def test_a_word_weighs_more_where_it_stands_often():
     """By the formula, computed by hand for two pages of 4 and of 8 words."""
     counts = {"a": Counter(x=3, y=1), "b": Counter(x=1, y=7)}
