@@ -126,7 +126,8 @@ GPU_CHAPTERS := $(if $(FILES),$(filter %.ipynb,$(FILES)),$(CHOSEN))
 # Chapters at once: each has its own memory on the GPUs.
 LANES = $(shell $(PY) -c 'import os; print(max(1, min(4, os.cpu_count() // 2)))')
 PORT := 8000
-# In a container one is often root, whom JupyterLab refuses unless it is told.
+# JupyterLab does not start for root, as one often is in a container, without
+# this option.
 LAB = $(PY) -m jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root)
 # Modules of scripts/recorders, each in a process of its own.
 RECORDERS := headline published recipe large_batches resident framework \

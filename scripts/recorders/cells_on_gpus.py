@@ -7,7 +7,7 @@ in a rehearsal: what its cells print is compared with the stored outputs. If a
 chapter fails on some number of GPUs, the record lacks this number, and the
 program ends with the names of what failed. The page `gpus` shows the table.
 All chapters take an hour on two cores. Those that are not named stay as they
-are.
+are, and the provenance is that of the last run.
 """
 
 import re

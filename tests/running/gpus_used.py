@@ -40,7 +40,8 @@ def _watch_gpus():
             module.devices = noted
 
     def allocations(gpu):
-        # torch.cuda does not know of those of simulated devices.
+        # torch.cuda counts none before Python has asked it for a GPU, and
+        # simulated devices take memory of one without that.
         try:
             stats = torch._C._cuda_memoryStats(gpu)
         except RuntimeError:  # nothing has used a GPU
