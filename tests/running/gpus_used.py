@@ -49,10 +49,12 @@ def _watch_gpus():
         return stats["allocation"]["all"]["allocated"]
 
     def used():
-        counts = {"sim": simulation.memory.order}
+        # A change of the hardware begins a new memory, whose order is 0.
+        memory = simulation.memory
+        counts = {"sim": (memory.number, memory.order)}
         for gpu in range(torch.cuda.device_count()):
             counts[gpu] = allocations(gpu)
-        changed = {k for k, n in counts.items() if n > seen.get(k, 0)}
+        changed = {k for k, n in counts.items() if n != seen.get(k)}
         seen.update(counts)
         if "sim" in changed and 0 not in given:
             changed.discard(0)

@@ -13,6 +13,8 @@ from tests.running.gpus_used import table
 
 CELLS = (
     "import dpkit, torch",
+    "many = 50 * dpkit.devices(1, kind='sim'); "
+    "x = [torch.ones(3, device=d) for d in many]; del x",
     "sim = dpkit.devices(torch.cuda.device_count() + 1); "  # too many
     "x = dpkit.scatter(torch.arange(7.0), sim)",
     "torch.manual_seed(0); z = torch.ones(3)",  # PyTorch looks for GPUs
@@ -41,7 +43,11 @@ def test_a_row_counts_cells_and_gpus():
 
 @pytest.mark.cuda
 def test_cells_of_gpus_are_told_from_those_of_simulated_devices(tmp_path):
-    """The fourth and the fifth cell work on a GPU, the second on sim."""
+    """Two cells work on a GPU.
+
+    The second and the third cell use simulated devices. Those of the third
+    hold their values on the GPU, and are new, as are their counts.
+    """
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(source) for source in CELLS]
     )
@@ -55,7 +61,8 @@ def test_cells_of_gpus_are_told_from_those_of_simulated_devices(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert "    6        2     1  some" in done.stdout, done.stdout
+    assert "7 passed" in done.stdout, done.stdout
+    assert "    7        2     1  some" in done.stdout, done.stdout
 
 
 def environment():

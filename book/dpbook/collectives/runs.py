@@ -14,13 +14,13 @@ VIEWS = {"view", "slice"}  # of the host alone: no device has a part in them
 def sent_bytes(
     algorithm: str, num_devices: int, num_elements: int
 ) -> list[int]:
-    """Run an allreduce on simulated devices; return the bytes of each port.
+    """Run an allreduce; return the bytes that each port sends.
 
     Example:
         >>> sent_bytes("ring", 3, 5)  # 2 · 5 values, less two parts
         [24, 28, 28]
     """
-    ranks = devices(num_devices, kind="sim")
+    ranks = devices(num_devices, kind="gpu")
     tensors = [torch.ones(num_elements, device=d) for d in ranks]
     with Traffic() as traffic:
         collectives.allreduce(tensors, op="sum", algorithm=algorithm)

@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from dpkit.processes import rank_device
+
 LR = 0.1
 
 
@@ -35,7 +37,7 @@ class LossScaler:
         for grad in grads:
             grad /= self.scale
         finite = torch.tensor(all(bool(g.isfinite().all()) for g in grads))
-        flag = finite.to(torch.int32)
+        flag = finite.to(grads[0].device, torch.int32)
         if self.shared:
             dist.all_reduce(flag, op=dist.ReduceOp.MIN)
         good = bool(flag)
@@ -66,7 +68,8 @@ def sharded_steps(shared: bool, targets: Tensor) -> Trained:
     """
     rank = dist.get_rank()
     num_ranks = dist.get_world_size()
-    params = torch.zeros(num_ranks)
+    targets = targets.to(rank_device())
+    params = torch.zeros(num_ranks, device=targets.device)
     scaler = LossScaler(shared)
     scales = []
     num_updates = 0
