@@ -72,10 +72,9 @@ def share(rank: int, k: int, balanced: bool) -> tuple[int, int]:
         >>> share(3, 4, balanced=False), share(3, 4, balanced=True)
         ((7, 32), (16, 128))
     """
-    halves = sum(
-        _halves(rank, step, k=k, balanced=balanced) for step in range(k)
-    )
-    return halves, 2 * _num_pieces(k, balanced) ** 2
+    if balanced:
+        return 4 * k, 2 * (2 * k) ** 2
+    return 2 * rank + 1, 2 * k**2
 
 
 def ring_steps(
