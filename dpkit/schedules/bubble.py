@@ -116,6 +116,7 @@ def makespan(
     name: str,
     num_devices: int,
     num_micro_batches: int,
+    *,
     forward: float,
     backward: float,
     chunks: int = 1,

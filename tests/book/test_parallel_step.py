@@ -56,7 +56,7 @@ def test_the_counts_are_those_of_a_step_today(name):
 def test_a_step_by_hand(k, algorithm, hosts, accelerator, link):
     machine = {"accelerator": accelerator, "link": link, "hosts": hosts}
     told = parallel_step(
-        network("LeNet"), 256, cluster(k, **machine), algorithm
+        network("LeNet"), 256, cluster(k, **machine), algorithm=algorithm
     )
     found = by_hand(k, algorithm, **machine)
     assert told.seconds == pytest.approx(found.makespan, rel=0.06)
@@ -80,7 +80,7 @@ def test_without_launches_it_is_exact(k, algorithm, hosts, accelerator, link):
     machine = {"accelerator": accelerator, "link": link, "hosts": hosts}
     found = by_hand(k, algorithm, host=FREE_HOST, **machine).makespan
     devices = replace(cluster(k, **machine), host=FREE_HOST)
-    told = parallel_step(network("LeNet"), 256, devices, algorithm)
+    told = parallel_step(network("LeNet"), 256, devices, algorithm=algorithm)
     rounded = told.launches * PICOSECOND
     assert told.seconds == pytest.approx(found, rel=0, abs=rounded)
 
@@ -90,7 +90,7 @@ def test_without_launches_it_is_exact(k, algorithm, hosts, accelerator, link):
 def test_launches_are_counted(algorithm, hosts):
     machine = {"accelerator": "h100", "link": "nvlink4", "hosts": hosts}
     told = parallel_step(
-        network("LeNet"), 256, cluster(3, **machine), algorithm
+        network("LeNet"), 256, cluster(3, **machine), algorithm=algorithm
     )
     first = "host" if hosts == "one" else "host:0"
     launches = [
@@ -115,7 +115,9 @@ def test_a_step_in_buckets(algorithm, accelerator, link):
     machine = {"accelerator": accelerator, "link": link}
     found = processes_step(4, 1024, resnet18, algorithm=algorithm, **machine)
     four = cluster(4, **machine, hosts="per_device")
-    told = parallel_step(network("ResNet-18"), 1024, four, algorithm, True)
+    told = parallel_step(
+        network("ResNet-18"), 1024, four, algorithm=algorithm, in_buckets=True
+    )
     assert told.seconds == pytest.approx(found.seconds, rel=0.06)
 
 

@@ -77,7 +77,9 @@ def close(value):
 )
 def test_closed_forms(name, p, m, forward, backward):
     found = length(NAMED[name](p, m), {"F": forward, "B": backward})
-    assert found == close(makespan(name, p, m, forward, backward))
+    assert found == close(
+        makespan(name, p, m, forward=forward, backward=backward)
+    )
 
 
 @settings(max_examples=150)
@@ -86,7 +88,9 @@ def test_closed_form_of_interleaving(p, groups, v, forward, backward):
     m = groups * p
     found = length(interleaved(p, m, v), {"F": forward / v, "B": backward / v})
     assert found == close(
-        makespan("interleaved", p, m, forward, backward, chunks=v)
+        makespan(
+            "interleaved", p, m, forward=forward, backward=backward, chunks=v
+        )
     )
 
 
@@ -96,7 +100,14 @@ def test_closed_form_of_zero_bubble(p, more, forward, inputs, share):
     m, weights = p + more, share * min(forward, inputs)
     kinds = {"F": forward, "I": inputs, "W": weights}
     assert length(zero_bubble_h1(p, m), kinds) == close(
-        makespan("zb-h1", p, m, forward, inputs + weights, weights=weights)
+        makespan(
+            "zb-h1",
+            p,
+            m,
+            forward=forward,
+            backward=inputs + weights,
+            weights=weights,
+        )
     )
 
 
@@ -112,7 +123,7 @@ def test_closed_form_of_zero_bubble(p, more, forward, inputs, share):
 def test_how_many_hops_a_step_waits(name, p, groups, forward, backward, hop):
     m = groups * p
     found = length(NAMED[name](p, m), {"F": forward, "B": backward}, hop)
-    without = makespan(name, p, m, forward, backward)
+    without = makespan(name, p, m, forward=forward, backward=backward)
     assert found == close(without + hop * hops_waited(name, p, m))
 
 
@@ -352,7 +363,7 @@ def test_an_action_that_takes_less_than_no_time():
 def test_what_has_no_formula(name, p, m, weights):
     words = rf"schedule: '{name}', devices: {p}, micro-batches: {m}"
     with pytest.raises(ValueError, match=words):
-        makespan(name, p, m, 1.5, 3.0, weights=weights)
+        makespan(name, p, m, forward=1.5, backward=3.0, weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -365,4 +376,11 @@ def test_weights_that_take_longer_than_the_rest(forward, inputs, weights):
     wrong = 8 * sum(kinds.values()) + 3 * (forward + inputs - weights)
     assert found > wrong
     with pytest.raises(ValueError, match="no formula"):
-        makespan("zb-h1", 4, 8, forward, inputs + weights, weights=weights)
+        makespan(
+            "zb-h1",
+            4,
+            8,
+            forward=forward,
+            backward=inputs + weights,
+            weights=weights,
+        )

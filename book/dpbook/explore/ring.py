@@ -200,9 +200,11 @@ def _draw_pairs(k: int, balanced: bool, step: int) -> drawing.Drawing:
     for piece, owner in owners.items():
         y = top + piece * size
         middle = y + size / 2 + 5
-        parts.append(drawing.text(LEFT - 8, middle, f"rank {owner}", "end"))
+        parts.append(
+            drawing.text(LEFT - 8, middle, f"rank {owner}", anchor="end")
+        )
         ground = LEFT, y, num * size - 1, size - 1
-        parts.append(drawing.box(*ground, drawing.TRACK))
+        parts.append(drawing.box(*ground, fill=drawing.TRACK))
         for number in range(k):
             chosen = number == step
             parts += [
@@ -239,14 +241,17 @@ def _square(
         )
         shape = f'<polygon points="{corners}" fill="{fill}">{tip}</polygon>'
     else:
-        box = drawing.box(x, y, inner, inner, fill)
+        box = drawing.box(x, y, inner, inner, fill=fill)
         shape = f"{box[:-2]}>{tip}</rect>"
     colour = "#ffffff" if chosen else drawing.INK
     # In a triangle, a number stands in the corner below.
     across = x + size * (0.3 if pair.masked else 0.5)
     down = y + size * (0.72 if pair.masked else 0.5) + 5
     more = f' font-size="{min(13, size / 2):g}" fill="{colour}"'
-    return [shape, drawing.text(across, down, f"{number}", "middle", more)]
+    return [
+        shape,
+        drawing.text(across, down, f"{number}", anchor="middle", more=more),
+    ]
 
 
 RING = LiveFigure(

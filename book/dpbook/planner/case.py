@@ -479,8 +479,8 @@ class Case:
         node = self.cluster.ranks_per_node or count
         most = gcd(node, net.most_tensor)
         found = all_layouts(
-            count,
-            self.batch,
+            num_devices=count,
+            batch=self.batch,
             blocks=net.num_blocks,
             most_tensor=most,
             most_micro_batch=net.most_micro_batch,
