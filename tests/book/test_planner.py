@@ -28,7 +28,7 @@ from dpbook.planner.work import (
     work,
 )
 from dpbook.planner.zero_messages import BY_TENSOR
-from dpkit.plans.library import even_seconds, library_seconds
+from dpkit.plans.library_costs import even_seconds, library_seconds
 from dpkit.schedules.bubble import makespan
 from dpkit.sim.hardware import ACCELERATORS
 from dpkit.sim.hardware.clusters import cluster

@@ -23,7 +23,7 @@ from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
 from dpbook.planner.search import plan, search
 from dpbook.planner.work import layer_counts, product_seconds
-from dpkit.plans.library import all_to_all_seconds
+from dpkit.plans.library_costs import all_to_all_seconds
 from dpkit.sim.hardware import ACCELERATORS
 from tests.book.eager_layers import ExpertsLayer
 

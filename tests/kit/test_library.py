@@ -7,7 +7,7 @@ import torch
 
 import dpkit
 from dpkit import library
-from dpkit.plans.library import (
+from dpkit.plans.library_costs import (
     TRIPS,
     library_seconds,
     passes_a_port,

@@ -13,7 +13,7 @@ import torch
 
 import dpkit
 from dpkit.__main__ import main
-from dpkit.calibration.conversion import Calibration
+from dpkit.calibration.fitted_presets import Calibration
 from dpkit.calibration.predictions import Prediction
 from dpkit.commands import calibrate as calibrate_command
 from dpkit.commands import devices as devices_command

@@ -52,7 +52,8 @@ the heat of a GPU, waiting for data, faults; in memory: what an allocator and
 libraries need. So a tenth of the memory is left free.
 
 Source:
-    dpkit.schedules.bubble, dpkit.plans.library and dpbook.formulas.sharding.
+    dpkit.schedules.bubble, dpkit.plans.library_costs and
+    dpbook.formulas.sharding.
 """
 
 from collections.abc import Iterator

@@ -54,7 +54,7 @@ class Link:
     #: over the one path through the host.
     peer_to_peer: bool
     #: What a step takes in a ring that a library runs as one kernel
-    #: (``plans.library``).
+    #: (``plans.library_costs``).
     library_step_seconds: float = 2.5e-6
     #: The part of a copy's rate that such a ring reaches.
     library_share: float = 0.9
