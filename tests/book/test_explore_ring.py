@@ -53,7 +53,9 @@ def pairs_of_ring(balanced):
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_pairs_are_those_of_the_ring(k, balanced):
     for rank, found in enumerate(dpkit.sim.launch(pairs_of_ring, k, balanced)):
-        assert pieces_of(rank, k, balanced) == pieces(rank, k, balanced)
+        assert pieces_of(rank, k=k, balanced=balanced) == pieces(
+            rank, k, balanced
+        )
         for step, pairs in enumerate(found):
             assert pairs == list(meetings(rank, step, k=k, balanced=balanced))
 
@@ -78,7 +80,7 @@ def test_shares_and_times_are_those_of_the_formulas(k, balanced):
     steps = ring_steps(k, balanced=balanced, alone=alone, hop=0.1)
     for r in range(k):
         expected = 1 / (2 * k) if balanced else (r + 1 / 2) / k**2
-        part, whole = share(r, k, balanced)
+        part, whole = share(r, k=k, balanced=balanced)
         assert part / whole == pytest.approx(expected)
         busy = sum(s.end - s.start for s in steps if s.rank == r)
         assert busy == pytest.approx(2 * alone * expected)

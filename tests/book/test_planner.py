@@ -379,7 +379,7 @@ def test_devices_that_share_a_sequence_do_and_keep_a_part(c):
     assert part.parameters == one.parameters
     assert part.attention.forward == one.attention.forward / c
     assert part.attention.length == one.attention.length
-    shares = {Fraction(*share(rank, c, True)) for rank in range(c)}
+    shares = {Fraction(*share(rank, k=c, balanced=True)) for rank in range(c)}
     assert shares == {Fraction(1, 2 * c)}
     ends = [ends_counts(SMALL, Layout(1, context=n)) for n in (1, c)]
     assert ends[1].flops == ends[0].flops / c

@@ -86,7 +86,10 @@ def test_closed_forms(name, p, m, forward, backward):
 @given(stages, st.integers(1, 4), st.integers(1, 4), durations, durations)
 def test_closed_form_of_interleaving(p, groups, v, forward, backward):
     m = groups * p
-    found = length(interleaved(p, m, v), {"F": forward / v, "B": backward / v})
+    found = length(
+        interleaved(p, m, chunks_per_device=v),
+        {"F": forward / v, "B": backward / v},
+    )
     assert found == close(
         makespan(
             "interleaved", p, m, forward=forward, backward=backward, chunks=v
@@ -208,7 +211,7 @@ def receive(clock, source, target, sent, hop):
 )
 def test_on_the_clock_each_action_takes_place_at_the_same_time(name, p, hop):
     stages = 2 * p if name == "interleaved" else p
-    schedule = by_name(name, p, stages, num_micro_batches=2 * p)
+    schedule = by_name(name, p, num_stages=stages, num_micro_batches=2 * p)
     seconds = {"F": 1.25, "B": 3.0, "I": 1.75, "W": 1.5}
     expected = {
         Action.parse(span.name): (

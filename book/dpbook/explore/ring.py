@@ -109,7 +109,7 @@ def _facts(
     ]
     for rank in range(k):
         busy = _computing(steps, rank)
-        halves, all_halves = share(rank, k, balanced)
+        halves, all_halves = share(rank, k=k, balanced=balanced)
         divisor = gcd(halves, all_halves)
         facts.append(
             (
@@ -184,7 +184,9 @@ def _draw_steps(
 
 def _draw_pairs(k: int, balanced: bool, step: int) -> drawing.Drawing:
     """Draw a square for each pair of pieces, with the number of its step."""
-    owners = {p: r for r in range(k) for p in pieces_of(r, k, balanced)}
+    owners = {
+        p: r for r in range(k) for p in pieces_of(r, k=k, balanced=balanced)
+    }
     num = len(owners)
     size = min(LARGEST, WHOLE / num)
     entries = [

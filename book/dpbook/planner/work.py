@@ -474,7 +474,7 @@ def _half_flops(accelerator: Accelerator, dtype: str) -> float:
 @cache
 def _share_of_scores(length: int, side: int) -> float:
     """Return which part of all scores of a sequence a kernel computes."""
-    return num_scores(length, length, side) / length**2
+    return num_scores(length, length, side=side) / length**2
 
 
 def _attention_seconds(

@@ -316,7 +316,8 @@ def _is_scaled(one: Kept, several: Sequence[Kept]) -> bool:
         for own, theirs in zip(a.rates.values(), b.rates.values())
     ]
     return any(own for own, _ in pairs) and all(
-        near_numbers(len(several) * own, theirs, 1e-6) for own, theirs in pairs
+        near_numbers(len(several) * own, theirs, relative=1e-6)
+        for own, theirs in pairs
     )
 
 

@@ -164,7 +164,7 @@ def _attention(
         is_causal = False
     if is_causal:
         side = block_side(kernel, backward, q.shape[-1])
-        scores = num_scores(q.shape[-2], k.shape[-2], side)
+        scores = num_scores(q.shape[-2], k.shape[-2], side=side)
     terms = q.shape[-1] + v.shape[-1]
     if backward:
         terms = 3 * q.shape[-1] + 2 * v.shape[-1]

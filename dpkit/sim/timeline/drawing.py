@@ -249,5 +249,5 @@ def ticks(
         at_most: About how many steps between the numbers there may be.
     """
     scale = (right - left) / (end - start)
-    labels = round_ticks(start, end, at_most)
+    labels = round_ticks(start, end, at_most=at_most)
     return [(left + (float(w) - start) * scale, w) for w in labels]
