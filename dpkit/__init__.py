@@ -43,7 +43,7 @@ Copies and messages
     ``placement`` -- tensors to devices: scatter, gather, replicate.
     ``plan_runner`` -- move tensors by a list of messages.
     ``library`` -- a collective as one kernel on each device, as NCCL's; what
-    it takes is in ``plans/library.py``.
+    it takes is in ``plans/library_costs.py``.
     ``collectives`` -- broadcast, reduce, allreduce, allgather, ….
 The ways to split
     ``data_parallel/`` -- one training step on all devices together.

@@ -2,7 +2,7 @@
 
 By hand, a ring of eight devices is 112 copies and 56 additions, each launched
 from Python. A library launches one kernel on each device, and the kernels
-send to each other (``plans.library``)::
+send to each other (``plans.library_costs``)::
 
     on GPUs                  NCCL, through ``torch.cuda.nccl``
     on simulated devices     what a plan computes, charged as one kernel each
@@ -21,7 +21,7 @@ from torch.cuda import nccl
 
 from dpkit.plan_runner import run_in_pieces
 from dpkit.plans import Plan, library_seconds
-from dpkit.plans.library import passes_a_port
+from dpkit.plans.library_costs import passes_a_port
 from dpkit.sim.devices import simulation
 from dpkit.sim.memory import keep_values, lose_values, may_keep, values_of
 from dpkit.sim.operators import check_machine_of

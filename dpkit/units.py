@@ -59,7 +59,7 @@ def _digits(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def round_ticks(start: float, end: float, at_most: int = 6) -> list[str]:
+def round_ticks(start: float, end: float, *, at_most: int = 6) -> list[str]:
     """Return the round numbers of an axis, as words.
 
     Args:

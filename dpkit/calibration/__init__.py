@@ -5,7 +5,7 @@ The microbenchmarks train no network, so training steps can test the presets.
 ``calibrate`` -- begin here: all of it together;
 ``probes`` -- what is timed, by the ``stopwatch``;
 ``fitting`` -- times that grow with a size, as a line;
-``conversion`` -- from lines to presets;
+``fitted_presets`` -- from lines to presets;
 ``predictions`` -- training steps, simulated by a preset and measured;
 ``conditions`` -- the machine, the date, and how busy it was.
 """
@@ -18,7 +18,7 @@ from dpkit.calibration.conditions import (
     memory_bytes,
     provenance,
 )
-from dpkit.calibration.conversion import Calibration
+from dpkit.calibration.fitted_presets import Calibration
 from dpkit.calibration.predictions import (
     CASES,
     Prediction,

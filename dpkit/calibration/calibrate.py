@@ -12,7 +12,11 @@ from dpkit.calibration.conditions import (
     device_name,
     memory_bytes,
 )
-from dpkit.calibration.conversion import Calibration, DeviceFacts, to_presets
+from dpkit.calibration.fitted_presets import (
+    Calibration,
+    DeviceFacts,
+    to_presets,
+)
 from dpkit.calibration.probes import Sizes, peer_of, probes
 from dpkit.calibration.stopwatch import ROUNDS, fastest, measure, spread_of
 

@@ -5,7 +5,7 @@ The networks are none that a calibration has timed.
 
 import gc
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from statistics import median
 
 import torch
@@ -99,6 +99,7 @@ class Prediction:
 
     model: str
     batch_size: int
+    _: KW_ONLY
     measured_seconds: float  # the median of several steps
     least_seconds: float  # if far less, the machine had other work
     predicted_seconds: float  # on the simulated clock

@@ -40,7 +40,7 @@ ON_CPU = Sizes(
 ON_GPU = Sizes(
     [2**k for k in range(3, 13)],
     [4**k for k in range(13)],
-    # The first shows what it costs to issue one; see conversion.
+    # The first shows what it costs to issue one; see fitted_presets.
     [(1, 8, 8), (64, 64, 56), (128, 128, 28), (256, 256, 14), (512, 512, 7)],
 )
 MOST_PARTS = 2000

@@ -7,7 +7,7 @@
 ``blocking`` -- in which order ranks send and receive;
 ``replay`` -- the time that a plan takes on a clock;
 ``costs`` -- the same in closed form;
-``library`` -- what a library takes, which runs a ring as one kernel;
+``library_costs`` -- what a library takes, which runs a ring as one kernel;
 ``bounds`` -- what no plan can beat;
 ``choice`` -- which plan is the fastest;
 ``alpha_beta`` -- the numbers that the closed forms need.
@@ -21,7 +21,7 @@ in ``ALLREDUCE`` (``algorithms``), its longest chain of messages in ``CHAINS``
 same in it, enter it in ``ONE_ROLE`` (``dpkit/runs/ranks/alike_checks.py``),
 too: no test asks for that.
 A new operation is a function in ``dpkit/collectives.py``. If a library does
-it in one kernel, it has a row in ``TRIPS`` (``library``), and on GPUs one in
+it in one kernel, it has a row in ``TRIPS`` (``library_costs``), on GPUs one in
 ``NCCL`` (``dpkit/library.py``). If ranks do it, it is a method of
 ``RankGroup`` in ``dpkit/runs/ranks/rank_group.py``, with a row in ``SENDERS``
 (``sending`` there), and one in ``LEAVERS`` (``one_rank``) for ranks that are
@@ -35,7 +35,7 @@ from dpkit.plans.check import check_allreduce, check_broadcast
 from dpkit.plans.choice import choose
 from dpkit.plans.costs import Rates
 from dpkit.plans.doubling import halving_doubling, recursive_doubling
-from dpkit.plans.library import even_seconds, library_seconds
+from dpkit.plans.library_costs import even_seconds, library_seconds
 from dpkit.plans.plan import Chunks, Message, Plan, Step, count, num_elements
 from dpkit.plans.replay import replay_plan
 from dpkit.plans.rings import hierarchical, ring, ring_allgather

@@ -59,7 +59,7 @@ SHARES: dict[str, Callable[[int], float]] = {
 
 
 def bus_bandwidth(
-    collective: str, p: int, num_bytes: float, seconds: float
+    collective: str, p: int, *, num_bytes: float, seconds: float
 ) -> float:
     """Return the rate that each port has, if it sends no more than it must.
 
@@ -83,7 +83,7 @@ def bus_bandwidth(
 
 
 def seconds_at(
-    collective: str, p: int, num_bytes: float, bytes_per_second: float
+    collective: str, p: int, *, num_bytes: float, bytes_per_second: float
 ) -> float:
     """Return the seconds that a collective took, from its bus bandwidth.
 

@@ -136,7 +136,7 @@ def seconds(algorithm: str, p: int, n: float, rates: Rates) -> float:
 
 
 def hierarchical_seconds(
-    p: int, n: float, g: int, inside: Rates, across: Rates
+    p: int, n: float, g: int, *, inside: Rates, across: Rates
 ) -> float:
     """Return the seconds of an allreduce by rings inside and across nodes.
 
@@ -151,7 +151,8 @@ def hierarchical_seconds(
         ValueError: the ranks do not fill the nodes.
 
     Example:
-        >>> hierarchical_seconds(8, 160, 4, Rates(1, 0.5), Rates(5, 2))
+        >>> inside, across = Rates(1, 0.5), Rates(5, 2)
+        >>> hierarchical_seconds(8, 160, 4, inside=inside, across=across)
         216.0
     """
     if g < 1 or p % g:

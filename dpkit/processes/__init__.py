@@ -19,7 +19,7 @@ script, a notebook or standard input can call :func:`launch` on its first line.
 ``jobs`` -- a function and its arguments on the way to the ranks;
 ``rank`` -- the program of a rank; ``children``, which end where it does;
 ``locations`` -- each rank notes where it is, for the parent to read;
-``clock`` -- which seconds count for the time that a run may take;
+``run_clock`` -- which seconds count for the time that a run may take;
 ``failures`` -- what the parent says when a rank fails or is late.
 """
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from dpkit.processes.clock import RunClock, Uses, read_uses
 from dpkit.processes.failures import failure, lateness
 from dpkit.processes.jobs import pickled
+from dpkit.processes.run_clock import RunClock, Uses, read_uses
 from dpkit.processes.starting import (
     Process,
     ctrl_c_deferred,

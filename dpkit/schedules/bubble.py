@@ -116,6 +116,7 @@ def makespan(
     name: str,
     num_devices: int,
     num_micro_batches: int,
+    *,
     forward: float,
     backward: float,
     chunks: int = 1,
@@ -197,7 +198,7 @@ def hops_waited(name: str, num_devices: int, num_micro_batches: int) -> float:
 
 
 def idle_of_ideal(
-    num_devices: int, num_micro_batches: int, chunks: int = 1
+    num_devices: int, num_micro_batches: int, *, chunks: int = 1
 ) -> float:
     """Return the bubble of GPipe, 1F1B or interleaving, by the ideal time.
 
@@ -217,7 +218,7 @@ def idle_of_ideal(
 
 
 def idle_of_total(
-    num_devices: int, num_micro_batches: int, chunks: int = 1
+    num_devices: int, num_micro_batches: int, *, chunks: int = 1
 ) -> float:
     """Return the bubble of GPipe, 1F1B or interleaving, by the whole step.
 
@@ -228,7 +229,7 @@ def idle_of_total(
         >>> round(idle_of_total(3, 4), 3)
         0.333
     """
-    idle = idle_of_ideal(num_devices, num_micro_batches, chunks)
+    idle = idle_of_ideal(num_devices, num_micro_batches, chunks=chunks)
     return idle / (1 + idle)
 
 
@@ -236,6 +237,7 @@ def in_flight(
     name: str,
     num_devices: int,
     num_micro_batches: int,
+    *,
     rank: int,
     chunks: int = 1,
 ) -> int:
@@ -254,7 +256,7 @@ def in_flight(
         ValueError: the schedule is unknown.
 
     Example:
-        >>> [in_flight("1f1b", 3, 5, rank) for rank in range(3)]
+        >>> [in_flight("1f1b", 3, 5, rank=rank) for rank in range(3)]
         [3, 2, 1]
     """
     check_known("schedule", name, FORMULAS)

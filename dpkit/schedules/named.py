@@ -97,7 +97,7 @@ def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
 
 
 def interleaved(
-    num_devices: int, num_micro_batches: int, chunks_per_device: int
+    num_devices: int, num_micro_batches: int, *, chunks_per_device: int
 ) -> Schedule:
     """Return 1F1B with several stages a device: r, r + p, r + 2p and so on.
 
@@ -170,7 +170,7 @@ def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
 
 
 def by_name(
-    name: str, num_devices: int, num_stages: int, num_micro_batches: int
+    name: str, num_devices: int, *, num_stages: int, num_micro_batches: int
 ) -> Schedule:
     """Return the schedule "naive", "gpipe", "1f1b", "interleaved" or "zb-h1".
 
@@ -184,7 +184,8 @@ def by_name(
         ValueError: the name is unknown, or its counts do not fit.
 
     Example:
-        >>> print(*by_name("interleaved", 2, 4, num_micro_batches=2)[0])
+        >>> plan = by_name("interleaved", 2, num_stages=4, num_micro_batches=2)
+        >>> print(*plan[0])
         0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1
     """
     name = str(name).lower()
@@ -196,7 +197,9 @@ def by_name(
                 f"{num_stages}, devices: {num_devices})"
             )
         chunks = num_stages // num_devices
-        return interleaved(num_devices, num_micro_batches, chunks)
+        return interleaved(
+            num_devices, num_micro_batches, chunks_per_device=chunks
+        )
     if num_stages != num_devices:
         raise ValueError(
             f"{name} has one stage on each device (stages: {num_stages}, "

@@ -15,7 +15,7 @@ The ranks are those of a group of ``torch.distributed``: processes, or ranks of
 
 ``cut`` -- which positions a rank has, in order or balanced: begin here;
 ``running_softmax`` -- a softmax over keys that arrive in blocks;
-``kernels`` -- attention of a block of queries on a block of keys, and back;
+``block_attention`` -- that of a block of queries on a block of keys, and back;
 ``messages`` -- what goes to the next rank of the ring;
 ``ring`` -- ring attention, forward and backward;
 ``ulysses`` -- attention by two all-to-alls;
@@ -27,9 +27,9 @@ Source:
     DeepSpeed Ulysses, 2023, arXiv:2309.14509.
 """
 
+from dpkit.sequence.block_attention import BY_PRODUCTS, FUSED, BlockKernel
 from dpkit.sequence.cpu_kernel import use_cpu_kernel_in_ring
 from dpkit.sequence.cut import join_sequence, own_part, pieces, positions
-from dpkit.sequence.kernels import BY_PRODUCTS, FUSED, BlockKernel
 from dpkit.sequence.messages import PassedOn
 from dpkit.sequence.ring import RingAttention, ring_attention
 from dpkit.sequence.running_softmax import (

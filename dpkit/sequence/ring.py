@@ -32,8 +32,13 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from dpkit.arguments import check_group, check_kind, check_tensor
+from dpkit.sequence.block_attention import (
+    BY_PRODUCTS,
+    BlockKernel,
+    SeenQueries,
+    wide,
+)
 from dpkit.sequence.cut import pieces
-from dpkit.sequence.kernels import BY_PRODUCTS, BlockKernel, SeenQueries, wide
 from dpkit.sequence.messages import PassedOn
 from dpkit.sequence.running_softmax import PartialAttention, merge_attention
 from dpkit.units import check_flag

@@ -26,7 +26,7 @@ HEADS, POSITIONS = -3, -2  # the dimensions of (…, heads, positions, size)
 
 
 def exchange(
-    x: Tensor, split: int, join: int, group: dist.ProcessGroup | None
+    x: Tensor, *, split: int, join: int, group: dist.ProcessGroup | None
 ) -> Tensor:
     """Give each rank a part of a tensor, and join what the others give.
 
@@ -55,14 +55,14 @@ class Exchange(Function):
         group: dist.ProcessGroup | None,
     ) -> Tensor:
         """Return :func:`exchange` of the same arguments."""
-        ctx.back = join, split, group
-        return exchange(x, split, join, group)
+        ctx.back = {"split": join, "join": split, "group": group}
+        return exchange(x, split=split, join=join, group=group)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Exchange the gradients in the other direction."""
-        return exchange(gradient, *ctx.back), None, None, None
+        return exchange(gradient, **ctx.back), None, None, None
 
 
 def ulysses_attention(

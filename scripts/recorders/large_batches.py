@@ -48,7 +48,10 @@ def errors() -> list[dict[str, Any]]:
     """Return the final test errors of all runs."""
     found = []
     for k, lr, warmup, seeds in runs():
-        values = [round(final_error(k, lr, s, warmup), 2) for s in seeds]
+        values = [
+            round(final_error(k, lr=lr, seed=s, warmup=warmup), 2)
+            for s in seeds
+        ]
         print(f"k {k}, rate {lr:g}, {warmup}: {values}", flush=True)
         found.append({"k": k, "lr": lr, "warmup": warmup, "errors": values})
     return found
@@ -59,7 +62,7 @@ def elbow() -> dict[str, list[float]]:
     found = {}
     for warmup in WARMUPS:
         found[warmup] = [
-            round(final_error(ELBOW, ELBOW * ETA, s, warmup), 2)
+            round(final_error(ELBOW, lr=ELBOW * ETA, seed=s, warmup=warmup), 2)
             for s in ELBOW_SEEDS
         ]
         print(f"k {ELBOW}, {warmup}: {found[warmup]}", flush=True)

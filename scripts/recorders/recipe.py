@@ -32,7 +32,13 @@ def run(name: str, seed: int) -> dict[str, Any]:
     devices = dpkit.devices(2, kind="cpu")
     epochs = list(
         islice(
-            epochs_of(WAYS[name], seed, train_set, test_set, devices),
+            epochs_of(
+                WAYS[name],
+                seed,
+                train_set=train_set,
+                test_set=test_set,
+                devices=devices,
+            ),
             NUM_EPOCHS,
         )
     )

@@ -53,7 +53,9 @@ def simulated_seconds(
         width: The values that go into each layer and come out of it.
     """
     room = {"accelerator": "v100", "link": link, "memory_bytes": 10**15}
-    return traced(WAYS[way], k, rows, width, DEPTH, **room).makespan
+    return traced(
+        WAYS[way], k, rows=rows, width=width, depth=DEPTH, **room
+    ).makespan
 
 
 def main() -> None:

@@ -42,7 +42,9 @@ def table(name):
     record = json.loads(DATA.read_text())["tables"][name]
     rows = record["bus_gigabytes_per_second"].items()
     return {
-        int(n): seconds_at("allreduce", 8, int(n), 1e9 * rate)
+        int(n): seconds_at(
+            "allreduce", 8, num_bytes=int(n), bytes_per_second=1e9 * rate
+        )
         for n, rate in rows
     }
 
@@ -68,5 +70,10 @@ def test_h200_beat_their_links_and_do_not():
     times = table("fitted")
     largest = max(times)
     link = json.loads(DATA.read_text())["link_bytes_per_second"]
-    assert bus_bandwidth("allreduce", 8, largest, times[largest]) > link
+    assert (
+        bus_bandwidth(
+            "allreduce", 8, num_bytes=largest, seconds=times[largest]
+        )
+        > link
+    )
     assert in_switch_share(8) * largest / times[largest] < 0.7 * link

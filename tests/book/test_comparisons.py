@@ -308,9 +308,23 @@ def test_scripts_have_a_row_for_each_run():
 
 def test_steps_on_a_cpu_become_rows():
     steps = [
-        Prediction("net", size, 1e-3 * size, 1e-3 * size, took)
+        Prediction(
+            "net",
+            size,
+            measured_seconds=1e-3 * size,
+            least_seconds=1e-3 * size,
+            predicted_seconds=took,
+        )
         for size, took in ((4, 5e-3), (8, 6e-3))
-    ] + [Prediction("other", 4, 1e-3, 1e-3, 2e-3)]
+    ] + [
+        Prediction(
+            "other",
+            4,
+            measured_seconds=1e-3,
+            least_seconds=1e-3,
+            predicted_seconds=2e-3,
+        )
+    ]
     found = compared(steps, "a CPU")
     assert [row.factor for row in found.rows] == [1.25, 0.75, 2]
     first, second = found.decisions

@@ -16,7 +16,7 @@ from dpbook.planner.zero_messages import (
     BY_TENSOR,
     PIECE_SECONDS,
 )
-from dpkit.plans.library import even_seconds
+from dpkit.plans.library_costs import even_seconds
 from tests.repository import ROOT
 
 DATA = ROOT / "book" / "_data"

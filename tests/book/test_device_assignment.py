@@ -52,7 +52,7 @@ def test_all_ranks_choose_the_cpu_together(gpu, others, monkeypatch):
     monkeypatch.setattr(device_assignment, "_serial_number", lambda gpu: "a")
     store = HashStore()
     store.set("gpu/1", others)
-    device, reason = choose_device(0, 2, store)
+    device, reason = choose_device(0, world_size=2, store=store)
     assert device == torch.device("cpu")
     assert bool(reason) == bool(gpu or others)
 
@@ -66,10 +66,12 @@ def test_a_rank_makes_its_gpu_the_current_one(monkeypatch, pretend_gpus):
     store, gpu = HashStore(), torch.device("cuda:1")
     store.set("gpu/0", "cuda:0")
     pretend_gpus(2)
-    assert choose_device(1, 2, store) == (gpu, "")
+    assert choose_device(1, world_size=2, store=store) == (gpu, "")
     assert chosen == [gpu]
     monkeypatch.setenv("DPKIT_DEVICES", "sim")
-    assert choose_device(1, 2, store)[0] == torch.device("cpu")
+    assert choose_device(1, world_size=2, store=store)[0] == torch.device(
+        "cpu"
+    )
     assert chosen == [gpu]
 
 

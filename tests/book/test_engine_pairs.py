@@ -159,7 +159,13 @@ def test_a_table_has_them_all(pairs):
     [
         lambda: data_parallel_pair(width=64),
         lambda: split_layers_pair(width=64, rows=16),
-        lambda: pipeline_pair("1f1b", pipelining.Schedule1F1B, 2, 2, 64),
+        lambda: pipeline_pair(
+            "1f1b",
+            pipelining.Schedule1F1B,
+            world_size=2,
+            num_micro_batches=2,
+            width=64,
+        ),
     ],
     ids=["replicas", "layers", "1f1b"],
 )

@@ -22,9 +22,13 @@ from dpbook.formulas.ring_attention import (
     share,
 )
 from dpbook.long_sequences.runs import attention_run
+from dpkit.plans.alpha_beta import ideal_cluster
+from dpkit.plans.costs import Rates
 from dpkit.sequence import BY_PRODUCTS
 from dpkit.sequence.cut import pieces
 from dpkit.sequence.ring import Ring
+from dpkit.sim.clock import DEFAULT, Clock
+from dpkit.sim.clock.record import SECOND
 from dpkit.sim.timeline.drawing import VIOLET
 from dpkit.units import show_seconds
 
@@ -49,7 +53,9 @@ def pairs_of_ring(balanced):
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_pairs_are_those_of_the_ring(k, balanced):
     for rank, found in enumerate(dpkit.sim.launch(pairs_of_ring, k, balanced)):
-        assert pieces_of(rank, k, balanced) == pieces(rank, k, balanced)
+        assert pieces_of(rank, k=k, balanced=balanced) == pieces(
+            rank, k, balanced
+        )
         for step, pairs in enumerate(found):
             assert pairs == list(meetings(rank, step, k=k, balanced=balanced))
 
@@ -74,7 +80,7 @@ def test_shares_and_times_are_those_of_the_formulas(k, balanced):
     steps = ring_steps(k, balanced=balanced, alone=alone, hop=0.1)
     for r in range(k):
         expected = 1 / (2 * k) if balanced else (r + 1 / 2) / k**2
-        part, whole = share(r, k, balanced)
+        part, whole = share(r, k=k, balanced=balanced)
         assert part / whole == pytest.approx(expected)
         busy = sum(s.end - s.start for s in steps if s.rank == r)
         assert busy == pytest.approx(2 * alone * expected)
@@ -104,6 +110,52 @@ def test_ranks_end_when_they_do_on_the_clock(balanced, k, tokens, link):
     for step in steps[-k:]:
         on_clock = run.forward[step.rank]
         assert step.end < on_clock < 1.01 * step.end + merging
+
+
+def ring_on_clock(k, balanced, alone, hop):
+    """Run the steps of a ring on devices whose launches take no time.
+
+    Returns:
+        Rank and step -> when the rank has computed. A block goes from a stream
+        of its own to one of the next rank.
+    """
+    clock = Clock(ideal_cluster(k, Rates(0, 0)))
+    sending, receiving = 1, 2
+    num = 2 * k if balanced else k
+    ends = {}
+    for step in range(k):
+        begun = [clock.mark_stream(r, DEFAULT) for r in range(k)]
+        for r, other in ((r, (r + 1) % k) for r in range(k)):
+            clock.mark_stream(r, sending, begun[r])
+            clock.mark_stream(other, receiving, begun[other])
+            clock.current[r] = sending
+            clock.current[other] = receiving
+            clock.copy(r, other, seconds=hop, num_bytes=1)
+            clock.current[r] = DEFAULT
+            clock.current[other] = DEFAULT
+        for r in range(k):
+            for pair in meetings(r, step, k=k, balanced=balanced):
+                part = 1 if pair.masked else 2
+                clock.compute(r, "pair", seconds=part * alone / num**2)
+            ends[r, step] = clock.mark_stream(r, DEFAULT)
+            for stream in (sending, receiving):
+                mark = clock.mark_stream(r, stream)
+                clock.mark_stream(r, DEFAULT, mark)
+    return {at: clock.end_of(mark) / SECOND for at, mark in ends.items()}
+
+
+@BOTH
+@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("hop", [0.0, 0.5, 4.0, 20.0])
+def test_steps_end_when_they_do_on_a_free_clock(balanced, k, hop):
+    """In seconds of which the clock's picoseconds are a 10⁻¹²."""
+    alone = 30.0
+    found = ring_on_clock(k, balanced, alone, hop)
+    told = {
+        (step.rank, step.number): step.end
+        for step in ring_steps(k, balanced=balanced, alone=alone, hop=hop)
+    }
+    assert told == pytest.approx(found, rel=1e-9, abs=0)
 
 
 def test_the_start_is_that_of_the_chapter():

@@ -47,7 +47,9 @@ def test_what_backward_hides_is_what_is_sent_beside_it(link):
     settings = {"counted": PER_DEVICE, "link": link, "algorithm": "ring"}
     at = {"name": "ResNet-18", "processes": BUCKETS, **settings}
     machine = cluster(2, "v100-pcie", link, host="eager", hosts="per_device")
-    found = parallel_step(network("ResNet-18"), 512, machine, "ring", True)
+    found = parallel_step(
+        network("ResNet-18"), 512, machine, algorithm="ring", in_buckets=True
+    )
     backward = max(
         s.end for s in found.stretches if s.what == "backward" and s.busy
     )

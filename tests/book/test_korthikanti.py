@@ -234,13 +234,15 @@ def test_a_step_follows_its_schedule(monkeypatch):
         monkeypatch.setattr(korthikanti, name, function)
     model = Model(8, 64, 12, 2, 2, 3, batch=8, micro_batch=2)
     # A device has 3 chunks of 2 layers: 3 · (2 · 1 + 0.5) forward.
-    expected = makespan("interleaved", 2, 4, 7.5, 19.5, chunks=3)
+    expected = makespan(
+        "interleaved", 2, 4, forward=7.5, backward=19.5, chunks=3
+    )
     assert step_seconds(model) == expected + 100
     # And without interleaving one chunk of 6.
-    expected = makespan("1f1b", 2, 4, 6.5, 18.5)
+    expected = makespan("1f1b", 2, 4, forward=6.5, backward=18.5)
     assert step_seconds(replace(model, interleave=1)) == expected + 100
     # Where rows are cut, nothing is gathered after a hop.
-    expected = makespan("1f1b", 2, 4, 6.25, 18.25)
+    expected = makespan("1f1b", 2, 4, forward=6.25, backward=18.25)
     whole = replace(model, interleave=1)
     assert step_seconds(whole, by_rows=True) == expected + 100
 

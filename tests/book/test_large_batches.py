@@ -79,7 +79,8 @@ def test_steps_without_a_rate_change_nothing():
 
 def test_a_run_is_repeatable_and_learns():
     first, again, other = (
-        lab.final_error(4, 0.04, seed, "gradual", SHORT) for seed in (0, 0, 1)
+        lab.final_error(4, lr=0.04, seed=seed, warmup="gradual", recipe=SHORT)
+        for seed in (0, 0, 1)
     )
     assert first == again
     assert first != other
@@ -91,7 +92,7 @@ def test_the_seed_of_a_run_decides_the_network(monkeypatch):
     nets = []
     monkeypatch.setattr(lab, "error_percent", nets.append)
     for seed in (0, 3):
-        lab.final_error(64, 0.0, seed, recipe=SHORT)
+        lab.final_error(64, lr=0.0, seed=seed, recipe=SHORT)
         for p, q in zip(nets[-1].parameters(), lab.network(seed).parameters()):
             assert torch.equal(p, q)
 
@@ -107,7 +108,9 @@ def test_the_seed_of_a_run_decides_the_order():
 
 
 def test_a_rate_that_is_too_large_ends_in_guessing():
-    assert lab.final_error(64, 50.0, 0, recipe=SHORT) == pytest.approx(90)
+    assert lab.final_error(64, lr=50.0, seed=0, recipe=SHORT) == pytest.approx(
+        90
+    )
 
 
 def test_steps_to_a_target():

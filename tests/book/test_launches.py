@@ -153,7 +153,13 @@ def seconds_of_kernels(make, tokens):
         (lambda: LlamaLayer(4096, 32, 11_008), NETWORKS["7B"], 2.9),
         (
             lambda: GptLayer(4096, 32, 16_384),
-            Planned(32, 4096, 32, 32_000, 4096),
+            Planned(
+                layers=32,
+                hidden=4096,
+                heads=32,
+                vocabulary=32_000,
+                sequence=4096,
+            ),
             1.15,
         ),
     ],
@@ -169,7 +175,15 @@ def test_llama_in_plain_modules_moves_more_than_is_counted(
     assert simulated / planned == pytest.approx(times, rel=0.03)
 
 
-SMALL = Planned(8, 512, 8, 1000, 64, INNER, gated=True)
+SMALL = Planned(
+    layers=8,
+    hidden=512,
+    heads=8,
+    vocabulary=1000,
+    sequence=64,
+    feed_forward=INNER,
+    gated=True,
+)
 ALONE = Layout(1)
 
 
@@ -245,7 +259,9 @@ def test_each_collective_of_a_tensor_group_is_a_launch(
 
 
 def test_attention_in_parts_has_more_launches():
-    plain = Planned(8, 512, 8, 1000, 64)
+    plain = Planned(
+        layers=8, hidden=512, heads=8, vocabulary=1000, sequence=64
+    )
     in_parts = replace(plain, fused=False)
     assert layer_launches(plain) == LAYERS["GPT"]
     assert layer_launches(in_parts) == LAYERS["GPT, attention in parts"]

@@ -54,7 +54,9 @@ def test_errors_on_h200(table, most):
     rates = record["tables"][table]["bus_gigabytes_per_second"]
     errors = {}
     for n, rate in rates.items():
-        seconds = seconds_at("allreduce", 8, int(n), 1e9 * rate)
+        seconds = seconds_at(
+            "allreduce", 8, num_bytes=int(n), bytes_per_second=1e9 * rate
+        )
         found = allreduce_seconds(cluster(8, "h200", "nvlink4"), int(n))
         errors[n] = found / seconds - 1
     assert mean_error(errors) < most

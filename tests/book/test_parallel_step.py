@@ -1,5 +1,8 @@
 """Steps that are computed from counts, beside steps that are simulated."""
 
+from dataclasses import replace
+from itertools import product
+
 import pytest
 import torch
 from recorders import counts
@@ -13,8 +16,10 @@ from dpbook.formulas.parallel_step import buckets_of, parallel_step
 from dpbook.two_devices.scaling import processes_step
 from dpkit.buckets import assign
 from dpkit.collectives import ALGORITHMS
+from dpkit.plans import FREE_HOST
 from dpkit.sim.hardware.clusters import cluster
 
+PICOSECOND = 1e-12
 MACHINES = [("v100-pcie", "pcie3"), ("h100", "nvlink4")]
 
 
@@ -51,10 +56,33 @@ def test_the_counts_are_those_of_a_step_today(name):
 def test_a_step_by_hand(k, algorithm, hosts, accelerator, link):
     machine = {"accelerator": accelerator, "link": link, "hosts": hosts}
     told = parallel_step(
-        network("LeNet"), 256, cluster(k, **machine), algorithm
+        network("LeNet"), 256, cluster(k, **machine), algorithm=algorithm
     )
     found = by_hand(k, algorithm, **machine)
     assert told.seconds == pytest.approx(found.makespan, rel=0.06)
+
+
+# Of more than two devices a formula for a star, and for a ring on one path,
+# leaves out how its messages overlap.
+@pytest.mark.parametrize(
+    ("k", "algorithm", "accelerator", "link"),
+    [
+        *product([1, 2], SUMS, ["h100"], ["nvlink4"]),
+        *product([1, 2], SUMS, ["v100-pcie"], ["pcie3"]),
+        (4, "library", "v100-pcie", "pcie3"),
+        (4, "library", "h100", "nvlink4"),
+        (4, "ring", "h100", "nvlink4"),
+    ],
+)
+@pytest.mark.parametrize("hosts", ["one", "per_device"])
+def test_without_launches_it_is_exact(k, algorithm, hosts, accelerator, link):
+    """Up to the picosecond to which the clock rounds each operation."""
+    machine = {"accelerator": accelerator, "link": link, "hosts": hosts}
+    found = by_hand(k, algorithm, host=FREE_HOST, **machine).makespan
+    devices = replace(cluster(k, **machine), host=FREE_HOST)
+    told = parallel_step(network("LeNet"), 256, devices, algorithm=algorithm)
+    rounded = told.launches * PICOSECOND
+    assert told.seconds == pytest.approx(found, rel=0, abs=rounded)
 
 
 @pytest.mark.parametrize("hosts", ["one", "per_device"])
@@ -62,7 +90,7 @@ def test_a_step_by_hand(k, algorithm, hosts, accelerator, link):
 def test_launches_are_counted(algorithm, hosts):
     machine = {"accelerator": "h100", "link": "nvlink4", "hosts": hosts}
     told = parallel_step(
-        network("LeNet"), 256, cluster(3, **machine), algorithm
+        network("LeNet"), 256, cluster(3, **machine), algorithm=algorithm
     )
     first = "host" if hosts == "one" else "host:0"
     launches = [
@@ -87,7 +115,9 @@ def test_a_step_in_buckets(algorithm, accelerator, link):
     machine = {"accelerator": accelerator, "link": link}
     found = processes_step(4, 1024, resnet18, algorithm=algorithm, **machine)
     four = cluster(4, **machine, hosts="per_device")
-    told = parallel_step(network("ResNet-18"), 1024, four, algorithm, True)
+    told = parallel_step(
+        network("ResNet-18"), 1024, four, algorithm=algorithm, in_buckets=True
+    )
     assert told.seconds == pytest.approx(found.seconds, rel=0.06)
 
 

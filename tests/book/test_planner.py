@@ -28,7 +28,7 @@ from dpbook.planner.work import (
     work,
 )
 from dpbook.planner.zero_messages import BY_TENSOR
-from dpkit.plans.library import even_seconds, library_seconds
+from dpkit.plans.library_costs import even_seconds, library_seconds
 from dpkit.schedules.bubble import makespan
 from dpkit.sim.hardware import ACCELERATORS
 from dpkit.sim.hardware.clusters import cluster
@@ -57,7 +57,7 @@ class NoEnds(Planned):
         return Counts(0)
 
 
-SMALL = Planned(8, 256, 4, 1000, 128)
+SMALL = Planned(layers=8, hidden=256, heads=4, vocabulary=1000, sequence=128)
 CASE = Case(SMALL, 64, nodes(16))
 
 
@@ -66,7 +66,16 @@ CASE = Case(SMALL, 64, nodes(16))
 
 def test_layouts_are_all_ways_once():
     """All of d · t · p = 8 that divide, by a count of all triples."""
-    found = list(all_layouts(8, 32, 4, 2, 4, ("none",)))
+    found = list(
+        all_layouts(
+            num_devices=8,
+            batch=32,
+            blocks=4,
+            most_tensor=2,
+            most_micro_batch=4,
+            recompute=("none",),
+        )
+    )
     assert len(set(found)) == len(found)
     cuts = {layout[:3] for layout in found}
     assert cuts == {
@@ -82,7 +91,17 @@ def test_layouts_are_all_ways_once():
 
 def test_layouts_share_sequences_in_all_ways_once():
     """All of d · c · t · p = 8, by a count of all of them."""
-    found = list(all_layouts(8, 32, 4, 2, 1, ("none",), most_context=5))
+    found = list(
+        all_layouts(
+            num_devices=8,
+            batch=32,
+            blocks=4,
+            most_tensor=2,
+            most_micro_batch=1,
+            recompute=("none",),
+            most_context=5,
+        )
+    )
     assert len(set(found)) == len(found)
     assert {layout.cut for layout in found} == {
         (8 // t // p // c, t, p, c, 1, 1)
@@ -112,9 +131,34 @@ def test_the_search_shares_long_sequences_alone(sequence, sizes):
         (NETWORKS["175B of 2022"], 48),
         (NETWORKS["530B of 2022"], 280),
         (NETWORKS["ResNet-50"], 24),
-        (Planned(12, 768, 12, 1000, 128), 24),  # 12 heads, nodes of 8
-        (Planned(12, 4096, 32, 1000, 128, key_heads=4), 48),
-        (Planned(12, 3584, 28, 1000, 128, key_heads=28), 56),
+        (
+            Planned(
+                layers=12, hidden=768, heads=12, vocabulary=1000, sequence=128
+            ),
+            24,
+        ),  # 12 heads, nodes of 8
+        (
+            Planned(
+                layers=12,
+                hidden=4096,
+                heads=32,
+                vocabulary=1000,
+                sequence=128,
+                key_heads=4,
+            ),
+            48,
+        ),
+        (
+            Planned(
+                layers=12,
+                hidden=3584,
+                heads=28,
+                vocabulary=1000,
+                sequence=128,
+                key_heads=28,
+            ),
+            56,
+        ),
     ],
 )
 def test_a_tensor_group_divides_heads_and_node(network, num_devices):
@@ -149,7 +193,14 @@ def test_one_node_of_twelve_devices_shares_by_its_divisors():
 def test_interleaving_leaves_no_more_idle():
     chunks = {
         layout.chunks
-        for layout in all_layouts(16, 256, 126, 1, 1, ("none",))
+        for layout in all_layouts(
+            num_devices=16,
+            batch=256,
+            blocks=126,
+            most_tensor=1,
+            most_micro_batch=1,
+            recompute=("none",),
+        )
         if layout.pipeline == 16
     }
     assert chunks == {1, 2, 4, 8}  # of 126 layers, 8 at most on a device
@@ -283,14 +334,18 @@ def test_full_recomputation_holds_one_layer_besides():
 @pytest.mark.parametrize("chunks", [1, 2])
 def test_a_pipeline_takes_the_closed_form_of_its_schedule(chunks):
     """Where no message takes time, and no device has more than another."""
-    network = NoEnds(8, 256, 4, 1000, 128)
+    network = NoEnds(
+        layers=8, hidden=256, heads=4, vocabulary=1000, sequence=128
+    )
     case = Case(network, 64, nodes(4), host=None)
     layout = Layout(1, 1, 4, 2, chunks)
     block, *_, hop = case.parts(layout)
     found = case.seconds(layout)
     one = 2 * block.seconds
     name = "interleaved" if chunks > 1 else "1f1b"
-    expected = makespan(name, 4, 32, one / 3, 2 * one / 3, chunks)
+    expected = makespan(
+        name, 4, 32, forward=one / 3, backward=2 * one / 3, chunks=chunks
+    )
     update = case._update(layout)
     hops = 2 * 3 * hop  # into and out of each of the other devices
     assert found.total == pytest.approx(expected + update + hops)
@@ -324,7 +379,7 @@ def test_devices_that_share_a_sequence_do_and_keep_a_part(c):
     assert part.parameters == one.parameters
     assert part.attention.forward == one.attention.forward / c
     assert part.attention.length == one.attention.length
-    shares = {Fraction(*share(rank, c, True)) for rank in range(c)}
+    shares = {Fraction(*share(rank, k=c, balanced=True)) for rank in range(c)}
     assert shares == {Fraction(1, 2 * c)}
     ends = [ends_counts(SMALL, Layout(1, context=n)) for n in (1, c)]
     assert ends[1].flops == ends[0].flops / c
@@ -546,7 +601,13 @@ def test_attention_is_charged_for_its_scores_at_the_rate_of_its_kernel(
         peak = made.flops_per_second["bfloat16"]
         expected += times * 1e15 * computed / (part * peak)
     attention = Attention(2e15, 5e15, 1, length, 128)
-    found = work(Counts(0, attention=attention), made, "bfloat16", 1.0, kernel)
+    found = work(
+        Counts(0, attention=attention),
+        made,
+        "bfloat16",
+        sustained=1.0,
+        kernel=kernel,
+    )
     assert found.products == pytest.approx(expected, rel=1e-4)
 
 

@@ -23,7 +23,7 @@ from dpbook.planner.layouts import Layout
 from dpbook.planner.networks import NETWORKS, Planned
 from dpbook.planner.search import plan, search
 from dpbook.planner.work import layer_counts, product_seconds
-from dpkit.plans.library import all_to_all_seconds
+from dpkit.plans.library_costs import all_to_all_seconds
 from dpkit.sim.hardware import ACCELERATORS
 from tests.book.eager_layers import ExpertsLayer
 
@@ -31,12 +31,12 @@ MIXTRAL = NETWORKS["8x22B"]
 ON_128 = Case(MIXTRAL, 256, nodes_of("h100", 128))
 # Sizes of the layer whose steps the chapter on experts simulates.
 LAYER = Planned(
-    1,
-    WIDTH,
-    32,
-    32_000,
-    NUM_TOKENS,
-    INNER,
+    layers=1,
+    hidden=WIDTH,
+    heads=32,
+    vocabulary=32_000,
+    sequence=NUM_TOKENS,
+    feed_forward=INNER,
     gated=True,
     tied=False,
     dropout=False,
@@ -201,7 +201,15 @@ def test_a_layer_keeps_what_autograd_saves():
     own = sum(size for place, size in saved.items() if place not in weights)
     values = own / 4 / tokens  # in float32
     model = Planned(
-        1, width, 4, 10, tokens, inner, gated=True, experts=2, choices=2
+        layers=1,
+        hidden=width,
+        heads=4,
+        vocabulary=10,
+        sequence=tokens,
+        feed_forward=inner,
+        gated=True,
+        experts=2,
+        choices=2,
     )
     dense = replace(model, experts=0, choices=0, feed_forward=1)
     whole, narrow = (m.kept_bytes(1, recompute="none") for m in (model, dense))

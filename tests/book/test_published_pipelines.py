@@ -105,7 +105,13 @@ def test_without_work_ahead_it_is_the_replay_of_dpkit(make, n, m):
 
 def test_each_hop_counts_both_ways():
     """With one micro-batch, all hops lie on the path; the last is none."""
-    link = Link("x", 1e3, achieved=1, latency_seconds=2, peer_to_peer=True)
+    link = Link(
+        "x",
+        bytes_per_second=1e3,
+        achieved=1,
+        latency_seconds=2,
+        peer_to_peer=True,
+    )
     run = Run(3, 1, 4, [1, 2, 1], samples_per_second=1.0)
     costs = [LayerCost(1, 2, size) for size in (5000, 10**9, 7000, 10**9)]
     apart = step_seconds(run, costs, Assumptions(link, False))

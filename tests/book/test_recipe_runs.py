@@ -74,7 +74,17 @@ def by_hand(way, seed, data):
 
 @pytest.mark.parametrize("way", [Way(1, 8, 0.1), Way(2, 8, 0.1)])
 def test_an_epoch_is_that_of_plain_pytorch(in_double, get_devices, few, way):
-    (epoch,) = islice(epochs_of(way, 3, few, few, get_devices(2), 2), 1)
+    (epoch,) = islice(
+        epochs_of(
+            way,
+            3,
+            train_set=few,
+            test_set=few,
+            devices=get_devices(2),
+            width=2,
+        ),
+        1,
+    )
     net, losses = by_hand(way, 3, few)
     net.eval()
     with torch.no_grad():

@@ -109,13 +109,13 @@ def counted(sizes, recompute, tensor=1):
 
 def model_of(sizes):
     return Transformer(
-        1,
-        sizes.width,
-        sizes.heads,
-        sizes.vocabulary,
-        sizes.length,
-        sizes.inner,
-        sizes.key_heads,
+        layers=1,
+        hidden=sizes.width,
+        heads=sizes.heads,
+        vocabulary=sizes.vocabulary,
+        sequence=sizes.length,
+        feed_forward=sizes.inner,
+        key_heads=sizes.key_heads,
         gated=True,
         dropout=False,
     )

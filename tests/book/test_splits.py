@@ -36,7 +36,7 @@ STEPS = {
 def simulated(way, link, rows, width, k=4):
     """The real program on devices with room for every network."""
     room = {"memory_bytes": 10**15, "link": link}
-    return cost(traced(STEPS[way], k, rows, width, 8, **room))
+    return cost(traced(STEPS[way], k, rows=rows, width=width, depth=8, **room))
 
 
 # Points of the map of the chapter, far enough from its borders.
@@ -79,7 +79,7 @@ def test_the_map_names_the_way_that_wins(link, rows, width, best):
 def test_the_parts_of_an_estimate(way, link, k):
     """Within a fifth, where products are large; parameters nearly exact."""
     room = {"memory_bytes": 10**15, "link": link}
-    step = traced(STEPS[way], k, 8192, 4096, 8, **room)
+    step = traced(STEPS[way], k, rows=8192, width=4096, depth=8, **room)
     found = cost(step)
     told = estimate(
         way, rows=8192, width=4096, depth=8, cluster=cluster(k, "v100", link)
@@ -101,7 +101,7 @@ def test_the_parts_of_an_estimate(way, link, k):
 def test_at_the_boundary_a_port_sends_as_long(way, k, link):
     """What a trace counts, at the size that the formula gives."""
     depth = 12 if k == 3 else 8  # as many layers on each stage
-    step = step_at_boundary(way, STEPS[way], k, depth, link)
+    step = step_at_boundary(way, STEPS[way], k, depth=depth, link=link)
     sending = port_seconds(step, shared=link == "pcie3")
     products = product_seconds(step)
     if way != "network":
@@ -202,7 +202,7 @@ def test_ways_that_are_none(way):
     with pytest.raises(ValueError, match=f"way: '{way}'"):
         estimate(way, rows=1, width=1, depth=1, cluster=cluster(2))
     with pytest.raises(ValueError, match=f"way: '{way}'"):
-        boundary(way, 2, 1, 1.0)
+        boundary(way, 2, depth=1, ratio=1.0)
 
 
 def test_what_the_formulas_are_not_for():

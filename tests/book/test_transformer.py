@@ -10,7 +10,14 @@ from dpbook.formulas.transformer import (
 )
 from dpbook.planner.networks import NETWORKS
 
-GPT = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+GPT = Transformer(
+    layers=48,
+    hidden=6144,
+    heads=64,
+    vocabulary=51_200,
+    sequence=2048,
+    fused=False,
+)
 PUBLISHED = {
     "7B": 6.74e9,
     "70B": 70.6e9,
@@ -33,7 +40,9 @@ def test_a_layer_has_the_weights_of_torch():
     """Without biases and norms: 2h² + 2hg for attention, 2hf for the MLP."""
     layer = nn.TransformerEncoderLayer(8, 2, 24, bias=False, device="meta")
     weights = [p for p in layer.parameters() if p.dim() == 2]
-    model = Transformer(1, 8, 2, 10, 5, feed_forward=24)
+    model = Transformer(
+        layers=1, hidden=8, heads=2, vocabulary=10, sequence=5, feed_forward=24
+    )
     assert sum(p.numel() for p in weights) == model.layer_parameters
 
 
@@ -60,7 +69,9 @@ def test_kept_bytes_are_those_of_the_paper(b, t):
 
 
 def test_fused_attention_keeps_no_weights():
-    fused = Transformer(48, 6144, 64, 51_200, 2048)
+    fused = Transformer(
+        layers=48, hidden=6144, heads=64, vocabulary=51_200, sequence=2048
+    )
     assert fused.kept_bytes(1, recompute="none") == GPT.kept_bytes(1)
 
 
@@ -75,7 +86,9 @@ def test_a_shared_sequence_is_kept_in_parts():
 
 def test_gathered_inputs_are_kept_whole():
     """The two of a layer, 2h each, and keys and values, 2g each."""
-    few = Transformer(2, 64, 8, 100, 16, key_heads=2)
+    few = Transformer(
+        layers=2, hidden=64, heads=8, vocabulary=100, sequence=16, key_heads=2
+    )
     t, c, tokens = 2, 4, 3 * 16
 
     def kept(gathered, **more):
@@ -95,7 +108,15 @@ def test_gathered_inputs_are_kept_whole():
 
 def test_two_inputs_of_a_block_of_the_mesh_are_470_megabytes():
     """The worked case of the module: seven eighths of 268 MB, twice."""
-    llama = Transformer(4, 4096, 32, 32_000, 2048, key_heads=8, gated=True)
+    llama = Transformer(
+        layers=4,
+        hidden=4096,
+        heads=32,
+        vocabulary=32_000,
+        sequence=2048,
+        key_heads=8,
+        gated=True,
+    )
     again, kept = (
         llama.kept_bytes(16, tensor=8, recompute="none", gathered=gathered)
         for gathered in GATHERED
@@ -110,9 +131,14 @@ def test_an_unknown_word_for_what_is_gathered_is_refused():
 
 def test_fewer_keys_and_a_gate_change_what_is_kept():
     plain, few, gate, dry = (
-        Transformer(2, 64, 8, 100, 10, **changes).kept_bytes(
-            1, tensor=1, recompute="none"
-        )
+        Transformer(
+            layers=2,
+            hidden=64,
+            heads=8,
+            vocabulary=100,
+            sequence=10,
+            **changes,
+        ).kept_bytes(1, tensor=1, recompute="none")
         for changes in (
             {},
             {"key_heads": 2},

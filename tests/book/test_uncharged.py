@@ -10,7 +10,7 @@ import torch
 from torchvision.ops import deform_conv2d
 
 import dpkit
-from dpkit.sim.operators import uncharged
+from dpkit.sim.operators import uncharged_arithmetic
 from dpkit.sim.operators.record import has_kernel, operator_of
 
 aten = torch.ops.aten
@@ -68,16 +68,22 @@ def test_all_that_has_arithmetic_is_charged_or_warned_of():
     }
     found = {name for name in found if not OTHER_LAYOUTS.search(name)}
     # What is new in torch is to be counted in flops.py or named here.
-    assert sorted(found - WITHOUT - uncharged.LIMITED_BY_MEMORY) == []
+    assert (
+        sorted(found - WITHOUT - uncharged_arithmetic.LIMITED_BY_MEMORY) == []
+    )
 
 
 def test_what_is_warned_of_has_words_that_are_looked_for():
     """Or the test above would not miss it."""
-    names = uncharged.WARNED_OF | uncharged.LIMITED_BY_MEMORY
+    names = (
+        uncharged_arithmetic.WARNED_OF | uncharged_arithmetic.LIMITED_BY_MEMORY
+    )
     assert sorted(name for name in names if not WORDS.search(name)) == []
 
 
-@pytest.mark.parametrize("words", [*uncharged.UNCHARGED, "`mv`, `addmv`"])
+@pytest.mark.parametrize(
+    "words", [*uncharged_arithmetic.UNCHARGED, "`mv`, `addmv`"]
+)
 def test_the_page_says_what_is_charged_for_traffic_alone(words):
     page = Path(__file__).parents[2] / "book" / "limits-programs.ipynb"
     cells = json.loads(page.read_text())["cells"]
@@ -87,7 +93,7 @@ def test_the_page_says_what_is_charged_for_traffic_alone(words):
 @pytest.fixture
 def fresh(monkeypatch):
     """No program was warned of anything yet."""
-    monkeypatch.setattr(uncharged, "_warned", set())
+    monkeypatch.setattr(uncharged_arithmetic, "_warned", set())
 
 
 CALLS = {

@@ -229,7 +229,13 @@ def products(timeline, device):
 )
 def test_the_clock_and_the_recurrence(rate, slow):
     """A bucket for each layer; a ring of four; one device may be slow."""
-    link = Link("switch", rate, 1.0, 20e-6, peer_to_peer=True)
+    link = Link(
+        "switch",
+        bytes_per_second=rate,
+        achieved=1.0,
+        latency_seconds=20e-6,
+        peer_to_peer=True,
+    )
     timeline, _ = step(link, 1e-9, overlap=True, slow=slow)
     # Forward has a product for each layer, backward two, but one for the
     # first, whose input needs no gradient. That of the weights comes last.
@@ -251,7 +257,13 @@ def test_the_clock_and_the_recurrence(rate, slow):
 
 
 def test_overlap_is_worth_it():
-    link = Link("switch", 20e9, 1.0, 20e-6, peer_to_peer=True)
+    link = Link(
+        "switch",
+        bytes_per_second=20e9,
+        achieved=1.0,
+        latency_seconds=20e-6,
+        peer_to_peer=True,
+    )
     _, together = step(link, 1e-9, overlap=True)
     _, after = step(link, 1e-9, overlap=False)
     assert together < 0.75 * after
@@ -259,7 +271,13 @@ def test_overlap_is_worth_it():
 
 @pytest.mark.parametrize("overlap", [True, False])
 def test_sending_begins_before_backward_ends(overlap):
-    link = Link("switch", 10e9, 1.0, 20e-6, peer_to_peer=True)
+    link = Link(
+        "switch",
+        bytes_per_second=10e9,
+        achieved=1.0,
+        latency_seconds=20e-6,
+        peer_to_peer=True,
+    )
     timeline, _ = step(link, 1e-9, overlap)
     sums = [
         s.start
@@ -299,7 +317,13 @@ def test_ranks_that_share_a_device_wait_for_the_latest():
 
 def test_the_devices_wait_for_what_is_reduced():
     """Also when backward breaks off with reductions on their way."""
-    link = Link("switch", 1e9, 1.0, 20e-6, peer_to_peer=True)
+    link = Link(
+        "switch",
+        bytes_per_second=1e9,
+        achieved=1.0,
+        latency_seconds=20e-6,
+        peer_to_peer=True,
+    )
     settings = {"backing": "meta", "hosts": "per_device", "link": link}
     for broken in (False, True):
         with dpkit.sim.machine(**settings):
@@ -320,7 +344,13 @@ def test_the_devices_wait_for_what_is_reduced():
 
 def test_on_a_cpu_that_is_simulated_overlap_costs_nothing():
     """The host waits for what it asked a stream for, not for all streams."""
-    link = Link("switch", 1e9, 1.0, 20e-6, peer_to_peer=True)
+    link = Link(
+        "switch",
+        bytes_per_second=1e9,
+        achieved=1.0,
+        latency_seconds=20e-6,
+        peer_to_peer=True,
+    )
     told = {"accelerator": "laptop-cpu", "count": 2}
     _, together = step(link, 1e-9, overlap=True, **told)
     _, after = step(link, 1e-9, overlap=False, **told)

@@ -9,7 +9,7 @@ import dpkit
 from dpkit.calibration import probes as lab
 from dpkit.calibration.calibrate import calibrate
 from dpkit.calibration.conditions import cpu_name, doubts, provenance
-from dpkit.calibration.conversion import DeviceFacts, to_presets
+from dpkit.calibration.fitted_presets import DeviceFacts, to_presets
 from dpkit.calibration.fitting import fit_line
 from dpkit.calibration.probes import ON_CPU, Sizes, probes
 from dpkit.calibration.stopwatch import (

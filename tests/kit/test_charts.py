@@ -15,7 +15,7 @@ def test_a_chart_is_read_as_it_was_written(name, p, m):
 
 
 def test_a_chart_of_several_stages_a_device():
-    schedule = interleaved(2, 4, 2)
+    schedule = interleaved(2, 4, chunks_per_device=2)
     assert check_chart(chart(schedule)) == schedule
 
 

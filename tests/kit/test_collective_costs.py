@@ -74,7 +74,9 @@ def test_nodes_are_two_rings(p, g):
     expected = 2 * (g - 1) * A + Fraction(g - 1, g) * n * (2 * B + C)
     expected += 10 * (k - 1) * A
     expected += Fraction(k - 1, k) * n / g * (18 * B + C)
-    assert hierarchical_seconds(p, n, g, RATES, across) == expected
+    assert (
+        hierarchical_seconds(p, n, g, inside=RATES, across=across) == expected
+    )
 
 
 @pytest.mark.parametrize("p", SIZES)
@@ -118,7 +120,7 @@ def test_what_is_unknown_is_refused():
         seconds("ring", 0, 1, RATES)
     for g in (0, 3):
         with pytest.raises(ValueError, match=rf"ranks: 8, in a node: {g}\)"):
-            hierarchical_seconds(8, 1, g, RATES, RATES)
+            hierarchical_seconds(8, 1, g, inside=RATES, across=RATES)
 
 
 def test_binary_logarithms():
@@ -150,27 +152,37 @@ def test_who_reaches_which_bound():
 
 @pytest.mark.parametrize("collective", SHARES)
 def test_bus_bandwidth_and_back(collective):
-    time = seconds_at(collective, 8, 1e9, 450e9)
-    assert bus_bandwidth(collective, 8, 1e9, time) == pytest.approx(450e9)
+    time = seconds_at(collective, 8, num_bytes=1e9, bytes_per_second=450e9)
+    assert bus_bandwidth(
+        collective, 8, num_bytes=1e9, seconds=time
+    ) == pytest.approx(450e9)
 
 
 def test_bus_bandwidth_as_nccl_tests_defines_it():
-    assert bus_bandwidth("allreduce", 8, 100, 2) == 50 * 2 * 7 / 8
-    assert bus_bandwidth("allgather", 8, 100, 2) == 50 * 7 / 8
-    assert bus_bandwidth("reduce_scatter", 8, 100, 2) == 50 * 7 / 8
-    assert bus_bandwidth("alltoall", 8, 100, 2) == 50 * 7 / 8
-    assert bus_bandwidth("broadcast", 8, 100, 2) == 50
+    assert (
+        bus_bandwidth("allreduce", 8, num_bytes=100, seconds=2)
+        == 50 * 2 * 7 / 8
+    )
+    assert (
+        bus_bandwidth("allgather", 8, num_bytes=100, seconds=2) == 50 * 7 / 8
+    )
+    assert (
+        bus_bandwidth("reduce_scatter", 8, num_bytes=100, seconds=2)
+        == 50 * 7 / 8
+    )
+    assert bus_bandwidth("alltoall", 8, num_bytes=100, seconds=2) == 50 * 7 / 8
+    assert bus_bandwidth("broadcast", 8, num_bytes=100, seconds=2) == 50
     with pytest.raises(ValueError, match="collective: 'all', known: allred"):
-        bus_bandwidth("all", 8, 100, 2)
+        bus_bandwidth("all", 8, num_bytes=100, seconds=2)
 
 
 def test_a_ring_without_latency_has_the_rate_of_its_links():
     rates = Rates(0, Fraction(1, 450))
     for p in range(2, 18):
         time = seconds("ring", p, Fraction(1009), rates)
-        assert bus_bandwidth("allreduce", p, Fraction(1009), time) == (
-            pytest.approx(450)
-        )
+        assert bus_bandwidth(
+            "allreduce", p, num_bytes=Fraction(1009), seconds=time
+        ) == (pytest.approx(450))
 
 
 def test_a_switch_that_adds_saves_almost_half():

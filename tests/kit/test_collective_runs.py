@@ -89,5 +89,7 @@ def test_nodes_take_what_the_closed_form_says():
         ranks_per_node=4,
         network=ideal_cluster(8, across).link,
     )
-    expected = hierarchical_seconds(8, 160 * MB, 4, inside, across)
+    expected = hierarchical_seconds(
+        8, 160 * MB, 4, inside=inside, across=across
+    )
     assert found == pytest.approx(expected, rel=1e-6)

@@ -240,7 +240,13 @@ def test_the_plan_is_what_is_sent(algorithm, length):
             assert found == expected
 
 
-SWITCH = Link("switch", 16e9, 1.0, 10e-6, peer_to_peer=True)
+SWITCH = Link(
+    "switch",
+    bytes_per_second=16e9,
+    achieved=1.0,
+    latency_seconds=10e-6,
+    peer_to_peer=True,
+)
 
 
 def seconds(act, *args, **settings):

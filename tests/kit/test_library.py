@@ -7,7 +7,7 @@ import torch
 
 import dpkit
 from dpkit import library
-from dpkit.plans.library import (
+from dpkit.plans.library_costs import (
     TRIPS,
     library_seconds,
     passes_a_port,
@@ -19,8 +19,24 @@ from dpkit.sim.hardware.costs import copy_seconds
 from dpkit.traffic import sent
 
 # 1 µs a step, 1 GB/s; and a network of 10 µs and 0.1 GB/s for each device.
-INSIDE = Link("in", 1e9, 1.0, 0.0, True, 1e-6, 1.0)
-ACROSS = Link("out", 1e8, 1.0, 0.0, True, 1e-5, 1.0)
+INSIDE = Link(
+    "in",
+    bytes_per_second=1e9,
+    achieved=1.0,
+    latency_seconds=0.0,
+    peer_to_peer=True,
+    library_step_seconds=1e-6,
+    library_share=1.0,
+)
+ACROSS = Link(
+    "out",
+    bytes_per_second=1e8,
+    achieved=1.0,
+    latency_seconds=0.0,
+    peer_to_peer=True,
+    library_step_seconds=1e-5,
+    library_share=1.0,
+)
 ONE_NODE = cluster(8, link=INSIDE)
 TWO_NODES = cluster(8, link=INSIDE, ranks_per_node=4, network=ACROSS)
 MICRO = 1e-6

@@ -227,7 +227,7 @@ def test_micro_batches_in_flight_are_those_of_the_formula(schedule, p, m):
     pipeline = dpkit.Pipeline(stages, dpkit.devices(p, "sim"), schedule, m)
     pipeline.forward_backward(*next(batches(m)), F.cross_entropy)
     assert pipeline.most_in_flight == [
-        in_flight(schedule, p, m, rank) for rank in range(p)
+        in_flight(schedule, p, m, rank=rank) for rank in range(p)
     ]
 
 
@@ -433,7 +433,9 @@ def test_simulated_time_is_the_replayed(schedule):
         del stages, pipeline, X, y, model
     halves = {"I": backward / 2, "W": backward / 2}
     kinds = {"F": forward, "B": backward, **halves}
-    replayed = replay(by_name(schedule, p, p * v, m), kinds).makespan
+    replayed = replay(
+        by_name(schedule, p, num_stages=p * v, num_micro_batches=m), kinds
+    ).makespan
     # The first layer makes no gradient of its input: less by 1 of 24.
     assert 0.94 < timer.seconds / replayed < 1.01
 

@@ -56,7 +56,9 @@ def test_nodes_hold_the_closed_form_too(p, g):
     machine = ideal_cluster(p, RATES)
     machine = replace(machine, ranks_per_node=g, network=network)
     found = replay_plan(plan, length, machine).makespan
-    expected = hierarchical_seconds(p, 4 * length, g, RATES, across)
+    expected = hierarchical_seconds(
+        p, 4 * length, g, inside=RATES, across=across
+    )
     assert found == near(plan, expected)
 
 

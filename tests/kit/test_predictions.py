@@ -135,14 +135,30 @@ def test_warming_up_is_not_measured(monkeypatch):
 
 
 def test_a_factor_is_of_the_measured_seconds():
-    assert Prediction("x", 1, 2.0, 1.0, 3.0).factor == pytest.approx(1.5)
-    assert Prediction("x", 1, 2.0, 1.0, 1.0).factor == pytest.approx(0.5)
+    assert Prediction(
+        "x", 1, measured_seconds=2.0, least_seconds=1.0, predicted_seconds=3.0
+    ).factor == pytest.approx(1.5)
+    assert Prediction(
+        "x", 1, measured_seconds=2.0, least_seconds=1.0, predicted_seconds=1.0
+    ).factor == pytest.approx(0.5)
 
 
 def test_the_table_lines_up():
     rows = [
-        Prediction("transformer block", 256, 12.3456, 9.87654, 30.5),
-        Prediction("MLP", 1, 1e-5, 1e-5, 1e-5),
+        Prediction(
+            "transformer block",
+            256,
+            measured_seconds=12.3456,
+            least_seconds=9.87654,
+            predicted_seconds=30.5,
+        ),
+        Prediction(
+            "MLP",
+            1,
+            measured_seconds=1e-5,
+            least_seconds=1e-5,
+            predicted_seconds=1e-5,
+        ),
     ]
     lines = str(predictions_table(rows)).splitlines()
     assert len({len(line) for line in lines}) == 1

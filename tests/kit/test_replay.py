@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpkit.plans.alpha_beta import ideal_cluster
+from dpkit.plans.costs import Rates
 from dpkit.schedules.actions import Action, owners, parse
 from dpkit.schedules.bubble import (
     FORMULAS,
@@ -17,6 +19,7 @@ from dpkit.schedules.bubble import (
 )
 from dpkit.schedules.named import (
     NAMED,
+    by_name,
     gpipe,
     interleaved,
     naive,
@@ -24,6 +27,7 @@ from dpkit.schedules.named import (
     zero_bubble_h1,
 )
 from dpkit.schedules.replay import replay, times
+from dpkit.sim.clock import DEFAULT, Clock
 
 stages = st.integers(1, 8)
 durations = st.floats(0.01, 10)
@@ -73,16 +77,23 @@ def close(value):
 )
 def test_closed_forms(name, p, m, forward, backward):
     found = length(NAMED[name](p, m), {"F": forward, "B": backward})
-    assert found == close(makespan(name, p, m, forward, backward))
+    assert found == close(
+        makespan(name, p, m, forward=forward, backward=backward)
+    )
 
 
 @settings(max_examples=150)
 @given(stages, st.integers(1, 4), st.integers(1, 4), durations, durations)
 def test_closed_form_of_interleaving(p, groups, v, forward, backward):
     m = groups * p
-    found = length(interleaved(p, m, v), {"F": forward / v, "B": backward / v})
+    found = length(
+        interleaved(p, m, chunks_per_device=v),
+        {"F": forward / v, "B": backward / v},
+    )
     assert found == close(
-        makespan("interleaved", p, m, forward, backward, chunks=v)
+        makespan(
+            "interleaved", p, m, forward=forward, backward=backward, chunks=v
+        )
     )
 
 
@@ -92,7 +103,14 @@ def test_closed_form_of_zero_bubble(p, more, forward, inputs, share):
     m, weights = p + more, share * min(forward, inputs)
     kinds = {"F": forward, "I": inputs, "W": weights}
     assert length(zero_bubble_h1(p, m), kinds) == close(
-        makespan("zb-h1", p, m, forward, inputs + weights, weights=weights)
+        makespan(
+            "zb-h1",
+            p,
+            m,
+            forward=forward,
+            backward=inputs + weights,
+            weights=weights,
+        )
     )
 
 
@@ -108,7 +126,7 @@ def test_closed_form_of_zero_bubble(p, more, forward, inputs, share):
 def test_how_many_hops_a_step_waits(name, p, groups, forward, backward, hop):
     m = groups * p
     found = length(NAMED[name](p, m), {"F": forward, "B": backward}, hop)
-    without = makespan(name, p, m, forward, backward)
+    without = makespan(name, p, m, forward=forward, backward=backward)
     assert found == close(without + hop * hops_waited(name, p, m))
 
 
@@ -117,6 +135,93 @@ def test_schedules_whose_hops_have_no_formula():
     assert without == {"interleaved", "zb-h1"}
     with pytest.raises(ValueError, match=r"schedule: 'zb-h1', known: naive, "):
         hops_waited("zb-h1", 4, 8)
+
+
+def awaited(action, last):
+    """Return the action whose result an action needs, or None."""
+    stage, kind, micro_batch = action
+    if kind == "W":
+        return Action(stage, "I", micro_batch)
+    if kind == "F":
+        return Action(stage - 1, "F", micro_batch) if stage else None
+    if stage == last:
+        return Action(stage, "F", micro_batch)
+    return Action(stage + 1, kind, micro_batch)
+
+
+def on_clock(schedule, seconds, hop):
+    """Run a schedule on devices whose launches take no time.
+
+    Returns:
+        Action -> the number of its device, its start and its end.
+    """
+    clock = Clock(ideal_cluster(len(schedule), Rates(0, 0)))
+    spans = clock.record()
+    owner = owners(schedule)
+    done = {}  # action -> the mark behind it
+    rows = [list(row) for row in schedule]
+    while any(rows):
+        for r, row in enumerate(rows):
+            while row:
+                need = awaited(row[0], last=len(owner) - 1)
+                if need is not None and need not in done:
+                    break
+                action = row.pop(0)
+                if need is not None and owner[need.stage] != r:
+                    receive(clock, owner[need.stage], r, done[need], hop)
+                lasting = seconds[action.kind]
+                clock.compute(r, str(action), seconds=lasting)
+                done[action] = clock.mark_stream(r, DEFAULT)
+    clock.stop_recording()
+    return {
+        Action.parse(span.name): (span.device, span.start, span.end)
+        for span in spans
+        if span.stream == "compute"
+    }
+
+
+def receive(clock, source, target, sent, hop):
+    """Copy what is done at a mark from device to device; then go on there."""
+    # In streams of its own, so that no message waits for another.
+    there = clock.new_stream(source)
+    here = clock.new_stream(target)
+    clock.mark_stream(source, there, sent)
+    clock.current[source] = there
+    clock.current[target] = here
+    clock.copy(source, target, seconds=hop, num_bytes=1)
+    clock.current[source] = DEFAULT
+    clock.current[target] = DEFAULT
+    clock.mark_stream(target, DEFAULT, clock.mark_stream(target, here))
+
+
+# With hops: only where no two messages need a port at once.
+@pytest.mark.parametrize(
+    ("name", "p", "hop"),
+    [
+        ("naive", 3, 0.0),
+        ("gpipe", 4, 0.0),
+        ("1f1b", 4, 0.0),
+        ("interleaved", 4, 0.0),
+        ("zb-h1", 4, 0.0),
+        ("naive", 3, 0.75),
+        ("gpipe", 4, 0.75),
+        ("1f1b", 2, 0.75),
+        ("zb-h1", 2, 0.75),
+    ],
+)
+def test_on_the_clock_each_action_takes_place_at_the_same_time(name, p, hop):
+    stages = 2 * p if name == "interleaved" else p
+    schedule = by_name(name, p, num_stages=stages, num_micro_batches=2 * p)
+    seconds = {"F": 1.25, "B": 3.0, "I": 1.75, "W": 1.5}
+    expected = {
+        Action.parse(span.name): (
+            span.device.replace("device ", "sim:"),
+            close(span.start),
+            close(span.end),
+        )
+        for span in replay(schedule, seconds, hop).spans
+    }
+    assert on_clock(schedule, seconds, hop) == expected
 
 
 def test_the_published_sums_with_a_cost_per_hop():
@@ -261,7 +366,7 @@ def test_an_action_that_takes_less_than_no_time():
 def test_what_has_no_formula(name, p, m, weights):
     words = rf"schedule: '{name}', devices: {p}, micro-batches: {m}"
     with pytest.raises(ValueError, match=words):
-        makespan(name, p, m, 1.5, 3.0, weights=weights)
+        makespan(name, p, m, forward=1.5, backward=3.0, weights=weights)
 
 
 @pytest.mark.parametrize(
@@ -274,4 +379,11 @@ def test_weights_that_take_longer_than_the_rest(forward, inputs, weights):
     wrong = 8 * sum(kinds.values()) + 3 * (forward + inputs - weights)
     assert found > wrong
     with pytest.raises(ValueError, match="no formula"):
-        makespan("zb-h1", 4, 8, forward, inputs + weights, weights=weights)
+        makespan(
+            "zb-h1",
+            4,
+            8,
+            forward=forward,
+            backward=inputs + weights,
+            weights=weights,
+        )

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dpkit.processes.clock import (
+from dpkit.processes.run_clock import (
     READ_SECONDS,
     ProcessorUse,
     RunClock,

@@ -30,7 +30,7 @@ def test_schedules_run_to_the_end(make, p, m):
 @pytest.mark.parametrize("groups", range(1, 4))
 def test_interleaved_runs_to_the_end(p, v, groups):
     m = groups * p
-    order = check(interleaved(p, m, v), p * v, m)
+    order = check(interleaved(p, m, chunks_per_device=v), p * v, m)
     assert len(set(order)) == 2 * p * v * m
 
 
@@ -40,7 +40,7 @@ def test_interleaved_runs_to_the_end(p, v, groups):
 def test_micro_batches_in_flight(make, p, m):
     name = next(n for n, made in NAMED.items() if made is make)
     for r, actions in enumerate(make(p, m)):
-        assert most_in_flight(actions) == in_flight(name, p, m, r)
+        assert most_in_flight(actions) == in_flight(name, p, m, rank=r)
 
 
 @pytest.mark.parametrize("p", range(1, 5))
@@ -48,8 +48,8 @@ def test_micro_batches_in_flight(make, p, m):
 @pytest.mark.parametrize("groups", range(1, 4))
 def test_chunks_in_flight(p, v, groups):
     m = groups * p
-    for r, actions in enumerate(interleaved(p, m, v)):
-        most = in_flight("interleaved", p, m, r, chunks=v)
+    for r, actions in enumerate(interleaved(p, m, chunks_per_device=v)):
+        most = in_flight("interleaved", p, m, rank=r, chunks=v)
         assert most_in_flight(actions) == most
 
 
@@ -104,14 +104,18 @@ def test_who_waits_for_an_action_that_its_device_has_too_late():
 
 
 def test_by_name():
-    assert by_name("1f1b", 3, 3, 4) == one_f_one_b(3, 4)
-    assert by_name("interleaved", 2, 6, 4) == interleaved(2, 4, 3)
+    assert by_name(
+        "1f1b", 3, num_stages=3, num_micro_batches=4
+    ) == one_f_one_b(3, 4)
+    assert by_name(
+        "interleaved", 2, num_stages=6, num_micro_batches=4
+    ) == interleaved(2, 4, chunks_per_device=3)
     with pytest.raises(ValueError, match="schedule: '2f2b', known: 1f1b, "):
-        by_name("2F2B", 2, 2, 2)
+        by_name("2F2B", 2, num_stages=2, num_micro_batches=2)
     with pytest.raises(ValueError, match="stages: 5, devices: 2"):
-        by_name("interleaved", 2, 5, 2)
+        by_name("interleaved", 2, num_stages=5, num_micro_batches=2)
     with pytest.raises(ValueError, match=r"gpipe .*stages: 4, devices: 2"):
-        by_name("gpipe", 2, 4, 2)
+        by_name("gpipe", 2, num_stages=4, num_micro_batches=2)
 
 
 @pytest.mark.parametrize("text", ["F0", "0X0", "1F", "-1F0", "0f0", "1F0.5"])

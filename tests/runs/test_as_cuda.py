@@ -25,7 +25,7 @@ from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory import accounting
 from dpkit.sim.memory.garbage import collect_garbage
-from dpkit.sim.parallel import choice as parallel_choice
+from dpkit.sim.parallel import simulated_calls
 from dpkit.sim.parallel.patches import DATA_PARALLEL
 from dpkit.sim.streams.streams import SimEvent, SimStream
 
@@ -44,7 +44,7 @@ OWNERS = [
     device_mesh,
     nn.parallel.DistributedDataParallel,
     *(SimEvent, SimStream, sys.modules["dpkit.accelerator.found"]),
-    *(parallel_choice, DATA_PARALLEL),
+    *(simulated_calls, DATA_PARALLEL),
 ]
 
 

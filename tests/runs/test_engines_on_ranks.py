@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed import _functional_collectives as functional
 from torch.distributed.checkpoint.state_dict import (
     get_state_dict,
     set_state_dict,
@@ -22,6 +23,7 @@ from tests.runs.engines_on_ranks import (
     ENGINES,
     TOLERANCES,
     descent,
+    loss_of,
     own_device,
     own_rows,
     sharded,
@@ -106,6 +108,45 @@ def test_an_engine_takes_the_same_time_again_and_sends():
         runs.append(timeline.spans)
     assert runs[0] == runs[1]
     assert sum(s.num_bytes for s in runs[0] if "copy to" in s.name) > 0
+
+
+def names_of(spans):
+    return {span.name for span in spans if span.kind in ("copy", "launch")}
+
+
+def call_functional():
+    (
+        functional.all_reduce(
+            torch.ones(3, device="sim"), "sum", dist.group.WORLD
+        )
+        + 0
+    )
+
+
+def train_sharded():
+    model = sharded(transformer().to(own_device()))
+    x, y = own_rows()
+    loss_of(model(x), y).backward()
+
+
+SENDING = {
+    "c10d": (
+        lambda: dist.all_reduce(torch.ones(3, device="sim")),
+        {"allreduce"},
+    ),
+    "functional": (call_functional, {"allreduce"}),
+    "fsdp": (train_sharded, {"allgather", "reduce_scatter"}),
+}
+
+
+@pytest.mark.parametrize("name", SENDING)
+def test_operations_that_send_are_charged(name):
+    program, expected = SENDING[name]
+    with dpkit.sim.machine(hosts="per_device"), dpkit.sim.trace() as timeline:
+        dpkit.sim.launch(program, 2)
+    assert expected <= names_of(timeline.spans)
+    sent = sum(s.num_bytes for s in timeline.spans if "copy to" in s.name)
+    assert sent > 0
 
 
 def step_in_shards():

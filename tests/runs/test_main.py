@@ -13,7 +13,7 @@ import torch
 
 import dpkit
 from dpkit.__main__ import main
-from dpkit.calibration.conversion import Calibration
+from dpkit.calibration.fitted_presets import Calibration
 from dpkit.calibration.predictions import Prediction
 from dpkit.commands import calibrate as calibrate_command
 from dpkit.commands import devices as devices_command
@@ -28,7 +28,15 @@ FOUND = Calibration(
     LINKS["pcie3"],
     times={"view": [(1, 1e-6)]},
 )
-ROWS = [Prediction("MLP", 16, 2e-3, 1.9e-3, 1e-3)]
+ROWS = [
+    Prediction(
+        "MLP",
+        16,
+        measured_seconds=2e-3,
+        least_seconds=1.9e-3,
+        predicted_seconds=1e-3,
+    )
+]
 
 
 def refused(arguments, capsys, command=main, program="python -m dpkit"):
@@ -258,7 +266,14 @@ def test_without_the_check_no_step_is_measured(quick, tmp_path, capsys):
 def off_by(*factors):
     """Return what measures and simulates steps, and is off by these."""
     return lambda *presets_and_device: [
-        Prediction("MLP", 16, 1e-3, 1e-3, 1e-3 * factor) for factor in factors
+        Prediction(
+            "MLP",
+            16,
+            measured_seconds=1e-3,
+            least_seconds=1e-3,
+            predicted_seconds=1e-3 * factor,
+        )
+        for factor in factors
     ]
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from dpkit.runs.torchrun.facts import KindOfCalls, RankFacts, StepEnd
+from dpkit.runs.torchrun.html_report import _last_step, write_page
 from dpkit.runs.torchrun.launching import RankReport, Run
-from dpkit.runs.torchrun.page import _last_step, write_page
 from dpkit.runs.torchrun.report import report
 from dpkit.sim.clock.record import SECOND, Block, Span
 from dpkit.sim.timeline.timeline import Timeline

@@ -1,4 +1,4 @@
-"""Tests of dpkit.runs.cuda_names.stopwatch: the time that a program sees."""
+"""Tests of dpkit.runs.cuda_names.time_of_programs: the time it sees."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from dpkit import sim
-from dpkit.runs.cuda_names import stopwatch
-from dpkit.runs.cuda_names.stopwatch import SIMULATED_TIME
+from dpkit.runs.cuda_names import time_of_programs
+from dpkit.runs.cuda_names.time_of_programs import SIMULATED_TIME
 
 sim.register()
 CLOCKS = ("time", "perf_counter", "monotonic")
@@ -79,13 +79,13 @@ def test_events_streams_and_clocks_agree(machine):
 def test_sleep_takes_simulated_seconds(machine, monkeypatch):
     """And a moment on the wall, for who asks in a loop."""
     moments = []
-    monkeypatch.setattr(stopwatch, "_really_sleep", moments.append)
+    monkeypatch.setattr(time_of_programs, "_really_sleep", moments.append)
     with sim.as_cuda():
         start = time.time()
         time.sleep(1000)
         slept = time.time() - start
     assert slept == pytest.approx(1000, abs=1e-3)
-    assert moments == [stopwatch.MOST_SLEEP]
+    assert moments == [time_of_programs.MOST_SLEEP]
 
 
 def test_default_timer_of_timeit(machine):

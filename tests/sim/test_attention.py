@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import dpkit
-from dpkit.sim.kernels.attention_values import Given
+from dpkit.sim.kernels import attention_values
 
 FLASH, EFFICIENT, CUDNN = (
     f"_scaled_dot_product_{kernel}_attention"
@@ -303,7 +303,7 @@ def test_all_scores_at_once_are_as_right_as_a_kernel(
     given, options = CASES[name]
     xs = random_operands(FLOAT, **given)
     expected = attend(xs, "cpu", **options)
-    monkeypatch.setattr(Given, "is_one_kernel", False)
+    monkeypatch.setattr(attention_values, "_is_one_kernel", lambda _: False)
     for x, y in zip(attend(xs, "sim:1", **options), expected, strict=True):
         assert (x - y).abs().max() < CLOSE[FLOAT]
 
@@ -327,7 +327,7 @@ def test_a_mask_that_learns(shape, numbers):
 
 
 def test_a_query_that_sees_no_key_is_zero(numbers, monkeypatch):
-    monkeypatch.setattr(Given, "is_one_kernel", False)
+    monkeypatch.setattr(attention_values, "_is_one_kernel", lambda _: False)
     xs = random_operands(FLOAT)
     mask = torch.ones(33, 33, dtype=torch.bool)
     mask[5] = False

@@ -58,7 +58,7 @@ def test_scores_are_those_of_blocks_that_are_not_all_masked(
     queries, keys, side
 ):
     expected = by_mask(queries, keys, (side, side))
-    assert num_scores(queries, keys, side) == expected
+    assert num_scores(queries, keys, side=side) == expected
 
 
 @pytest.mark.parametrize(("kernel", "backward", "size"), BLOCKS)
@@ -67,13 +67,15 @@ def test_the_blocks_of_kernels_compute_as_many_as_squares(
     kernel, backward, size, n
 ):
     expected = by_mask(n, n, BLOCKS[kernel, backward, size])
-    assert num_scores(n, n, block_side(kernel, backward, size)) == expected
+    assert (
+        num_scores(n, n, side=block_side(kernel, backward, size)) == expected
+    )
 
 
 @pytest.mark.parametrize(("side", "n"), [(128, 2048), (64, 512), (512, 8192)])
 def test_the_share_of_whole_blocks(side, n):
     """As the module says: 1/2, and half a block of each row besides."""
-    assert num_scores(n, n, side) / n**2 == 1 / 2 + side / (2 * n)
+    assert num_scores(n, n, side=side) / n**2 == 1 / 2 + side / (2 * n)
 
 
 @pytest.fixture

@@ -20,8 +20,20 @@ TOY_HOST = Host(
     from_device_bytes_per_second=1.0,
     new_memory_bytes_per_second=1.0,
 )
-NVLINK = Link("toy", 1.0, 1.0, 0.0, peer_to_peer=True)
-PCIE = Link("toy-pcie", 1.0, 1.0, 0.0, peer_to_peer=False)
+NVLINK = Link(
+    "toy",
+    bytes_per_second=1.0,
+    achieved=1.0,
+    latency_seconds=0.0,
+    peer_to_peer=True,
+)
+PCIE = Link(
+    "toy-pcie",
+    bytes_per_second=1.0,
+    achieved=1.0,
+    latency_seconds=0.0,
+    peer_to_peer=False,
+)
 
 
 def clock(count=4, link=NVLINK, **options):

@@ -117,5 +117,11 @@ def test_an_operation_of_nothing_costs_its_kernel():
 
 @pytest.mark.parametrize(("limit", "seconds"), [(1e9, 25.5), (2, 50.5)])
 def test_a_copy_goes_at_the_rate_of_the_narrowest_part(limit, seconds):
-    link = Link("toy", 8.0, 0.5, latency_seconds=0.5, peer_to_peer=True)
+    link = Link(
+        "toy",
+        bytes_per_second=8.0,
+        achieved=0.5,
+        latency_seconds=0.5,
+        peer_to_peer=True,
+    )
     assert copy_seconds(link, 100, at_most=limit) == seconds

@@ -565,6 +565,6 @@ def test_bars_of_a_pipeline_have_their_micro_batch():
 
 
 def test_bars_have_their_stage_where_a_device_has_several():
-    found, note = in_bars(interleaved(2, 2, 2))
+    found, note = in_bars(interleaved(2, 2, chunks_per_device=2))
     assert {"0F0", "3B1"} <= set(found)
     assert note == gantt.STAGE_NOTE

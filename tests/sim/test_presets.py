@@ -25,7 +25,13 @@ DEFAULTS = (
     "fast_convolutions other_convolutions fused_attention "
     "library_step_seconds library_share sources synchronous compute_capability"
 ).split()
-OWN_LINK = Link("mine", 1e9 / 3, 0.7, 1e-7, peer_to_peer=False)
+OWN_LINK = Link(
+    "mine",
+    bytes_per_second=1e9 / 3,
+    achieved=0.7,
+    latency_seconds=1e-7,
+    peer_to_peer=False,
+)
 PRESETS = {
     "accelerator": replace(
         ACCELERATORS["a100"], name="mine", host_link=OWN_LINK

@@ -2,9 +2,7 @@
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.distributed import _functional_collectives as functional
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.nn import functional as F
 
@@ -12,13 +10,6 @@ import dpkit
 from dpkit.sim.kernels import statistics
 from dpkit.sim.operators.record import own_key
 from dpkit.sim.tensors.tensor import SimTensor
-from tests.runs.engines_on_ranks import (
-    loss_of,
-    own_device,
-    sharded,
-    transformer,
-)
-from tests.runs.engines_on_ranks import own_rows as rows
 
 EPS = 1e-5
 
@@ -26,48 +17,6 @@ EPS = 1e-5
 @pytest.fixture(autouse=True)
 def registered():
     dpkit.sim.register()
-
-
-# -- operations that send take the simulated tensors
-
-
-def names_of(spans):
-    return {span.name for span in spans if span.kind in ("copy", "launch")}
-
-
-def call_functional():
-    (
-        functional.all_reduce(
-            torch.ones(3, device="sim"), "sum", dist.group.WORLD
-        )
-        + 0
-    )
-
-
-def train_sharded():
-    model = sharded(transformer().to(own_device()))
-    x, y = rows()
-    loss_of(model(x), y).backward()
-
-
-SENDING = {
-    "c10d": (
-        lambda: dist.all_reduce(torch.ones(3, device="sim")),
-        {"allreduce"},
-    ),
-    "functional": (call_functional, {"allreduce"}),
-    "fsdp": (train_sharded, {"allgather", "reduce_scatter"}),
-}
-
-
-@pytest.mark.parametrize("name", SENDING)
-def test_operations_that_send_are_charged(name):
-    program, expected = SENDING[name]
-    with dpkit.sim.machine(hosts="per_device"), dpkit.sim.trace() as timeline:
-        dpkit.sim.launch(program, 2)
-    assert expected <= names_of(timeline.spans)
-    sent = sum(s.num_bytes for s in timeline.spans if "copy to" in s.name)
-    assert sent > 0
 
 
 def test_which_operations_have_kernels_for_simulated_tensors():

@@ -3,7 +3,7 @@
 ``datasets``, ``batches`` -- data; ``records`` -- what long runs have given;
 ``models``, ``resnet`` -- networks;
 ``loop`` -- the training loop;
-``launches`` -- the launches of kernels in a step, as a CUDA graph;
+``graph_launches`` -- the launches of kernels in a step, as a CUDA graph;
 ``plots``, ``boxes``, ``matrices``, ``shares``, ``lanes`` -- pictures;
 ``live`` -- a figure with controls, in a cell; ``show`` -- listings;
 ``passes`` -- forward and backward on ranks, timed;
@@ -13,7 +13,7 @@
 ``torchrun`` -- programs, started once for each device; ``forked_torchrun`` --
     the same by forks, which start sooner;
 ``rounding`` -- a bound of differences that are rounding;
-``checks``, ``verdict`` -- exercises.
+``checks``, ``required_messages`` -- exercises.
 
 ``dpkit.launch`` and ``dpkit.sim.launch`` start ranks; they are in the library.
 """

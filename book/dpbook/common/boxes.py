@@ -10,7 +10,7 @@ from dpkit.sim.timeline.drawing import QUIET
 
 
 def box(
-    ax: Axes, x: float, y: float, text: str, colour: str, width: float = 1.6
+    ax: Axes, x: float, y: float, text: str, *, colour: str, width: float = 1.6
 ) -> None:
     """Draw a rounded box with text in it.
 

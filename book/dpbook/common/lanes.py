@@ -172,7 +172,9 @@ def _places(
 def _lane(lane: Lane, at: int, places: Places) -> Iterator[str]:
     top = places.above(at)
     middle = top + places.lane / 2
-    yield box(2, top, places.width - 4, places.lane, lane.colour, GROUND)
+    yield box(
+        2, top, places.width - 4, places.lane, fill=lane.colour, more=GROUND
+    )
     bold = f'{BOLD} fill="{lane.colour}"'
     yield from _lines(lane.name, EDGE, middle, "start", bold)
     for block in lane.blocks:
@@ -182,7 +184,9 @@ def _lane(lane: Lane, at: int, places: Places) -> Iterator[str]:
         if block.is_idle:
             edge += DASHES
         fill = "none" if block.is_idle else "#ffffff"
-        yield box(x, top + EDGE, width, places.lane - 2 * EDGE, fill, edge)
+        yield box(
+            x, top + EDGE, width, places.lane - 2 * EDGE, fill=fill, more=edge
+        )
         yield from _lines(block.label, x + width / 2, middle, "middle")
 
 
@@ -193,7 +197,7 @@ def _lines(
     lines = label.split("\n") if label else []
     first = middle + 4.5 - LINE * (len(lines) - 1) / 2
     for row, part in enumerate(lines):
-        yield text(x, first + LINE * row, part, anchor, more)
+        yield text(x, first + LINE * row, part, anchor=anchor, more=more)
 
 
 def _sent(sent: Arrow, places: Places) -> Iterator[str]:
@@ -216,14 +220,14 @@ def _sent(sent: Arrow, places: Places) -> Iterator[str]:
     if x1 + 8 + 6.5 * len(sent.label) < places.width:
         yield text(x1 + 8, at, sent.label)
     else:
-        yield text(x1 - 8, at, sent.label, "end")
+        yield text(x1 - 8, at, sent.label, anchor="end")
 
 
 def _arrow(
     x1: float, y1: float, x2: float, y2: float, *, both: bool
 ) -> Iterator[str]:
     """Draw a straight arrow, with a head at its end or at both ends."""
-    yield line(x1, y1, x2, y2, INK, ' stroke-width="1.6"')
+    yield line(x1, y1, x2, y2, colour=INK, more=' stroke-width="1.6"')
     degrees = math.degrees(math.atan2(y2 - y1, x2 - x1))
     heads = [(x2, y2, degrees)]
     if both:

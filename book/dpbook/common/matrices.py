@@ -138,22 +138,22 @@ def band(
     colour = COLOURS[device % len(COLOURS)]
     tallest = max(matrix.height for matrix, _ in held)
     height = band_height(held, with_shapes)
-    yield box(2, y, width - 4, height, colour, GROUND)
+    yield box(2, y, width - 4, height, fill=colour, more=GROUND)
     bold = f'{BOLD} fill="{colour}"'
     yield text(14, y + DEVICE_Y, f"device {device}", more=bold)
     for matrix, part in held:
         top = y + SHAPE_Y + (tallest - matrix.height) / 2
         at = matrix.middle
-        yield text(at, y + LETTER_Y, matrix.name, "middle", ITALIC)
+        yield text(at, y + LETTER_Y, matrix.name, anchor="middle", more=ITALIC)
         yield from _matrix(matrix, part, top, colour)
         if part is not None and with_shapes:
             below = top + matrix.height + 18
-            yield quiet_text(at, below, str(part.shape), "middle")
+            yield quiet_text(at, below, str(part.shape), anchor="middle")
     middle = y + SHAPE_Y + tallest / 2 + 4
     for (one, part), (other, next_part), sign in zip(held, held[1:], SIGNS):
         if part is not None and next_part is not None:
             x = (one.x + one.width + other.x) / 2
-            yield text(x, middle + 1, sign, "middle", LARGE)
+            yield text(x, middle + 1, sign, anchor="middle", more=LARGE)
 
 
 def band_height(held: Held, with_shapes: bool = False) -> float:
@@ -166,22 +166,22 @@ def _matrix(
     matrix: Matrix, part: Part | None, y: float, colour: str
 ) -> Iterator[str]:
     edge = f' stroke="{QUIET}"{DASHES}'
-    yield box(matrix.x, y, matrix.width, matrix.height, "none", edge)
+    yield box(matrix.x, y, matrix.width, matrix.height, fill="none", more=edge)
     if part is None:
         return
     (left, right), (top, bottom) = part.columns, part.rows
     x0, x1 = (matrix.x + matrix.unit * n for n in (left, right))
     y0, y1 = (y + matrix.unit * n for n in (top, bottom))
-    yield box(x0, y0, x1 - x0, y1 - y0, colour)
+    yield box(x0, y0, x1 - x0, y1 - y0, fill=colour)
     thin = ' stroke-width="1" stroke-opacity="0.75"'
     if right - left < matrix.num_columns:
         for n in range(left + 1, right):
             x = matrix.x + matrix.unit * n
-            yield line(x, y0, x, y1, "#ffffff", thin)
+            yield line(x, y0, x, y1, colour="#ffffff", more=thin)
     if bottom - top < matrix.num_rows:
         for n in range(top + 1, bottom):
             at = y + matrix.unit * n
-            yield line(x0, at, x1, at, "#ffffff", thin)
+            yield line(x0, at, x1, at, colour="#ffffff", more=thin)
 
 
 def arrow(x: float, top: float, bottom: float, ends: str) -> Iterator[str]:
@@ -193,7 +193,9 @@ def arrow(x: float, top: float, bottom: float, ends: str) -> Iterator[str]:
         bottom: Its lower end, in pixels.
         ends: Which of them have a head: "up", "down" or "both".
     """
-    yield line(x, top + 2, x, bottom - 2, INK, ' stroke-width="1.6"')
+    yield line(
+        x, top + 2, x, bottom - 2, colour=INK, more=' stroke-width="1.6"'
+    )
     for end, tip, back in ("up", top, 7), ("down", bottom, -7):
         if ends in (end, "both"):
             corners = f"M{number(x)} {number(tip)}l4.5 {back}h-9z"
@@ -208,9 +210,13 @@ def heading(width: float, title: str, below: str = "") -> Iterator[str]:
         title: Its baseline is 15 pixels from above.
         below: Its baseline is 32 pixels from above.
     """
-    yield text(width / 2, 15, title, "middle", BOLD + ' font-size="14"')
+    yield text(
+        width / 2, 15, title, anchor="middle", more=BOLD + ' font-size="14"'
+    )
     if below:
-        yield text(width / 2, 32, below, "middle", f' fill="{QUIET}"')
+        yield text(
+            width / 2, 32, below, anchor="middle", more=f' fill="{QUIET}"'
+        )
 
 
 class Panels:

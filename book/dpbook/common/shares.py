@@ -83,11 +83,13 @@ def colour_of(home: int | None) -> str:
 
 
 def draw_block(
-    block: Cells, x: float, y: float, width: float, cell_height: float
+    block: Cells, x: float, y: float, *, width: float, cell_height: float
 ) -> Iterator[str]:
     """Draw a block of cells, as SVG text, in pixels."""
     if block:
-        yield box(x, y, width, cell_height * len(block), "none", DASHED)
+        yield box(
+            x, y, width, cell_height * len(block), fill="none", more=DASHED
+        )
     for i, row in enumerate(block):
         wide = width / len(row)
         for j, cell in enumerate(row):
@@ -96,11 +98,13 @@ def draw_block(
             if cell.home is not None:
                 colour = colour_of(cell.home)
                 edge = ' stroke="#ffffff"'
-                yield box(left, top, wide, cell_height, colour, edge)
+                yield box(left, top, wide, cell_height, fill=colour, more=edge)
             if cell.label:
                 ink = QUIET if cell.home is None else "#ffffff"
                 at = left + wide / 2, top + cell_height / 2 + 4.5
-                yield text(*at, cell.label, "middle", f' fill="{ink}"')
+                yield text(
+                    *at, cell.label, anchor="middle", more=f' fill="{ink}"'
+                )
 
 
 def draw_moment(
@@ -131,7 +135,7 @@ def draw_moment(
     parts = [*heading(WIDTH, title, when)]
     for column in columns:
         middle = column.x + column.width / 2
-        parts.append(text(middle, TOP - 6, column.heading, "middle"))
+        parts.append(text(middle, TOP - 6, column.heading, anchor="middle"))
     for i, device in enumerate(devices):
         top = TOP + i * (tall + GAP)
         parts += _band(
@@ -157,12 +161,14 @@ def _band(
 ) -> Iterator[str]:
     """Draw the band of a device, with its name and its blocks."""
     colour = colour_of(device.home)
-    yield box(2, top, WIDTH - 4, height, colour, GROUND)
+    yield box(2, top, WIDTH - 4, height, fill=colour, more=GROUND)
     ink = f'{BOLD} fill="{colour}"'
     yield text(10, top + height / 2 + 4.5, device.name, more=ink)
     for column, block in zip(columns, device.blocks):
         y = top + (height - cell_height * len(block)) / 2
-        yield from draw_block(block, column.x, y, column.width, cell_height)
+        yield from draw_block(
+            block, column.x, y, width=column.width, cell_height=cell_height
+        )
 
 
 def _message(message: Sent, low: float) -> Iterator[str]:
@@ -182,7 +188,9 @@ def _arrow_back(x: float, top: float, bottom: float) -> Iterator[str]:
 
 def level_arrow(left: float, right: float, y: float) -> Iterator[str]:
     """Draw a level arrow with a head at both ends, as SVG text, in pixels."""
-    yield line(left + 2, y, right - 2, y, INK, ' stroke-width="1.6"')
+    yield line(
+        left + 2, y, right - 2, y, colour=INK, more=' stroke-width="1.6"'
+    )
     for tip, back in (left, 7), (right, -7):
         corners = f"M{tip:g} {y:g}l{back} 4.5v-9z"
         yield f'<path d="{corners}" fill="{INK}"/>'

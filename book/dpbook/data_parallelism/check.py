@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dpbook.common.batches import Batches
 from dpbook.common.datasets import Labelled
 from dpbook.common.models import lenet, lenet_params
-from dpbook.common.verdict import require_ports
+from dpbook.common.required_messages import require_ports
 from dpbook.exercises.verdict import Answer, require
 from dpkit import Timer, TrainingRecord, devices, replicate, train
 from dpkit.sim import machine, now

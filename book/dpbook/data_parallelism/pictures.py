@@ -16,13 +16,13 @@ def draw_step(num_devices: int = 2) -> Picture:
     middle = (num_devices - 1) / 2
 
     def draw(ax: Axes) -> None:
-        box(ax, 0, middle, "batch", QUIET)
-        box(ax, 4.6, middle, "allreduce:\nsum", QUIET)
+        box(ax, 0, middle, "batch", colour=QUIET)
+        box(ax, 4.6, middle, "allreduce:\nsum", colour=QUIET)
         for rank in range(num_devices):
             colour = COLOURS[rank % len(COLOURS)]
             y = num_devices - 1 - rank
-            box(ax, 2.3, y, f"shard {rank},\ngradient {rank}", colour)
-            box(ax, 6.9, y, f"update {rank}", colour)
+            box(ax, 2.3, y, f"shard {rank},\ngradient {rank}", colour=colour)
+            box(ax, 6.9, y, f"update {rank}", colour=colour)
             arrow(ax, (0, middle), (2.3, y))
             arrow(ax, (2.3, y), (4.6, middle))
             arrow(ax, (4.6, middle), (6.9, y))

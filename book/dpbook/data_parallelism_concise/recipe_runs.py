@@ -52,6 +52,7 @@ class Epoch:
 def epochs_of(
     way: Way,
     seed: int,
+    *,
     train_set: Labelled,
     test_set: Labelled,
     devices: Sequence[torch.device],

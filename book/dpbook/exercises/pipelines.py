@@ -52,7 +52,7 @@ def _check_schedule(rows: Sequence[Sequence[str]], p: int, m: int) -> None:
     require(step == least, f"{case}: it takes {step} ticks, where {least} do")
     for r, row in enumerate(schedule):
         kept = most_in_flight(row)
-        limit = in_flight("1f1b", p, m, r)
+        limit = in_flight("1f1b", p, m, rank=r)
         why = f"keeps {kept} micro-batches, more than {limit}"
         require(kept <= limit, f"{case}: stage {r} {why}")
 

@@ -172,9 +172,17 @@ def own_network(
             f"(width: {width}, heads: {heads})",
             "heads",
         )
-    inner = 256 * ceil(width * 8 / 3 / 256)
-    sizes = layers, width, heads, words, sequence, inner
-    return Planned(*sizes, gated=True, tied=False, dropout=False)
+    return Planned(
+        layers=layers,
+        hidden=width,
+        heads=heads,
+        vocabulary=words,
+        sequence=sequence,
+        feed_forward=256 * ceil(width * 8 / 3 / 256),
+        gated=True,
+        tied=False,
+        dropout=False,
+    )
 
 
 def fastest(

@@ -118,7 +118,9 @@ def draw_curves(
     parts = [*key, *draw_grid(x, y, top, bottom)]
     across, _ = position(mark, y.ticks[0])
     dashed = ' stroke-width="1.5" stroke-dasharray="4 3"'
-    parts.append(drawing.line(across, top - 6, across, bottom, INK, dashed))
+    parts.append(
+        drawing.line(across, top - 6, across, bottom, colour=INK, more=dashed)
+    )
     if behind:
         points = {a: position(a, b) for a, b in behind.curve}
         parts += _path(list(points.values()), pens[behind.name])
@@ -193,17 +195,17 @@ def draw_grid(x: Axis, y: Axis, top: float, bottom: float) -> list[str]:
     parts = [drawing.quiet_text(14, top - 14, y.name)]
     for value in y.ticks:
         at = y.position(value, bottom, top)
-        parts.append(drawing.line(left, at, right, at, GRID))
+        parts.append(drawing.line(left, at, right, at, colour=GRID))
         label = y.write(value)
-        parts.append(drawing.quiet_text(left - 8, at + 5, label, "end"))
+        parts.append(drawing.quiet_text(left - 8, at + 5, label, anchor="end"))
     for value in x.ticks:
         at = x.position(value, left, right)
-        parts.append(drawing.line(at, top, at, bottom, GRID))
+        parts.append(drawing.line(at, top, at, bottom, colour=GRID))
         label = x.write(value)
         anchor = "middle"
         if at + LETTER * len(label) / 2 > WIDTH:
             at = WIDTH - 4
             anchor = "end"
-        parts.append(drawing.quiet_text(at, bottom + 19, label, anchor))
-    parts.append(drawing.quiet_text(right, bottom + 40, x.name, "end"))
+        parts.append(drawing.quiet_text(at, bottom + 19, label, anchor=anchor))
+    parts.append(drawing.quiet_text(right, bottom + 40, x.name, anchor="end"))
     return parts

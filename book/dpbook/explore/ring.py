@@ -109,7 +109,7 @@ def _facts(
     ]
     for rank in range(k):
         busy = _computing(steps, rank)
-        halves, all_halves = share(rank, k, balanced)
+        halves, all_halves = share(rank, k=k, balanced=balanced)
         divisor = gcd(halves, all_halves)
         facts.append(
             (
@@ -184,7 +184,9 @@ def _draw_steps(
 
 def _draw_pairs(k: int, balanced: bool, step: int) -> drawing.Drawing:
     """Draw a square for each pair of pieces, with the number of its step."""
-    owners = {p: r for r in range(k) for p in pieces_of(r, k, balanced)}
+    owners = {
+        p: r for r in range(k) for p in pieces_of(r, k=k, balanced=balanced)
+    }
     num = len(owners)
     size = min(LARGEST, WHOLE / num)
     entries = [
@@ -200,9 +202,11 @@ def _draw_pairs(k: int, balanced: bool, step: int) -> drawing.Drawing:
     for piece, owner in owners.items():
         y = top + piece * size
         middle = y + size / 2 + 5
-        parts.append(drawing.text(LEFT - 8, middle, f"rank {owner}", "end"))
+        parts.append(
+            drawing.text(LEFT - 8, middle, f"rank {owner}", anchor="end")
+        )
         ground = LEFT, y, num * size - 1, size - 1
-        parts.append(drawing.box(*ground, drawing.TRACK))
+        parts.append(drawing.box(*ground, fill=drawing.TRACK))
         for number in range(k):
             chosen = number == step
             parts += [
@@ -239,14 +243,17 @@ def _square(
         )
         shape = f'<polygon points="{corners}" fill="{fill}">{tip}</polygon>'
     else:
-        box = drawing.box(x, y, inner, inner, fill)
+        box = drawing.box(x, y, inner, inner, fill=fill)
         shape = f"{box[:-2]}>{tip}</rect>"
     colour = "#ffffff" if chosen else drawing.INK
     # In a triangle, a number stands in the corner below.
     across = x + size * (0.3 if pair.masked else 0.5)
     down = y + size * (0.72 if pair.masked else 0.5) + 5
     more = f' font-size="{min(13, size / 2):g}" fill="{colour}"'
-    return [shape, drawing.text(across, down, f"{number}", "middle", more)]
+    return [
+        shape,
+        drawing.text(across, down, f"{number}", anchor="middle", more=more),
+    ]
 
 
 RING = LiveFigure(

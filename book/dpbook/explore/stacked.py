@@ -54,7 +54,7 @@ def stacked_bars(
         total = show(fsum(row.values()))
         parts += _bar(row, x=left, y=y, scale=scale, show=show)
         parts.append(drawing.text(14, y + 16, name))
-        parts.append(drawing.text(end, y + 16, total, "end"))
+        parts.append(drawing.text(end, y + 16, total, anchor="end"))
         y += STEP
     if limit:
         parts += _limit(
@@ -87,7 +87,7 @@ def _bar(
     for (name, size), fill in zip(row.items(), FILLS):
         width = size * scale
         if width >= 0.5:
-            shape = drawing.box(x, y, max(width - 1, 0.5), BAR, fill)
+            shape = drawing.box(x, y, max(width - 1, 0.5), BAR, fill=fill)
             tooltip = drawing.escape(f"{name}: {show(size)}")
             boxes.append(f"{shape[:-2]}><title>{tooltip}</title></rect>")
         x += width
@@ -105,6 +105,6 @@ def _limit(
     dashed = ' stroke-width="2" stroke-dasharray="5 3"'
     label = f"{limit[0]}: {show(limit[1])}"
     return [
-        drawing.line(x, top, x, y, drawing.INK, dashed),
-        drawing.text(x, y + 14, label, "end"),
+        drawing.line(x, top, x, y, colour=drawing.INK, more=dashed),
+        drawing.text(x, y + 14, label, anchor="end"),
     ]

@@ -230,7 +230,7 @@ def draw_map(
             parts.append(_name(way, lines, taken))
     if full:
         y = BOTTOM + 40
-        parts.append(drawing.box(14, y - 12, 26, 14, "url(#full)"))
+        parts.append(drawing.box(14, y - 12, 26, 14, fill="url(#full)"))
         parts.append(drawing.quiet_text(46, y, FULL))
     for point, way in (marks or {}).items():
         parts.append(_label(*point, MARKS[way], 16))
@@ -265,7 +265,7 @@ def _ground(region: Region, fill: str) -> str:
     _, width, low, high, _ = region
     x, y = _at(low, min(width * 2**0.25, WIDTHS[-1]))
     end, bottom = _at(high, max(width / 2**0.25, WIDTHS[0]))
-    return drawing.box(x, y, end - x, bottom - y, fill)
+    return drawing.box(x, y, end - x, bottom - y, fill=fill)
 
 
 def _name(
@@ -288,4 +288,4 @@ def _name(
 def _label(rows: float, width: float, label: str, size: int) -> str:
     x, y = _at(rows, width)
     more = f' font-size="{size}"'
-    return drawing.text(x, y + size / 3, label, "middle", more)
+    return drawing.text(x, y + size / 3, label, anchor="middle", more=more)

@@ -95,6 +95,7 @@ def parallel_step(
     network: CountedNetwork,
     images: int,
     cluster: Cluster,
+    *,
     algorithm: str = "star",
     in_buckets: bool = False,
 ) -> ParallelStep:

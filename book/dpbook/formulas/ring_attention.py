@@ -40,11 +40,11 @@ class RingStep(NamedTuple):
     end: float  #: when the rank has computed; it may have to wait then
 
 
-def pieces_of(rank: int, k: int, balanced: bool) -> list[int]:
+def pieces_of(rank: int, *, k: int, balanced: bool) -> list[int]:
     """Return the pieces that a rank has.
 
     Example:
-        >>> [pieces_of(r, 3, balanced=True) for r in range(3)]
+        >>> [pieces_of(r, k=3, balanced=True) for r in range(3)]
         [[0, 5], [1, 4], [2, 3]]
     """
     return [rank, 2 * k - 1 - rank] if balanced else [rank]
@@ -59,23 +59,22 @@ def meetings(
         >>> [m[:2] for m in meetings(rank=0, step=1, k=3, balanced=True)]
         [(5, 2), (5, 3)]
     """
-    for query in pieces_of(rank, k, balanced):
-        for key in pieces_of((rank - step) % k, k, balanced):
+    for query in pieces_of(rank, k=k, balanced=balanced):
+        for key in pieces_of((rank - step) % k, k=k, balanced=balanced):
             if key <= query:
                 yield Meeting(query, key, masked=key == query)
 
 
-def share(rank: int, k: int, balanced: bool) -> tuple[int, int]:
+def share(rank: int, *, k: int, balanced: bool) -> tuple[int, int]:
     """Return how many halves of pairs a rank computes, and of how many.
 
     Example:
-        >>> share(3, 4, balanced=False), share(3, 4, balanced=True)
-        ((7, 32), (16, 128))
+        >>> [share(3, k=4, balanced=balanced) for balanced in (False, True)]
+        [(7, 32), (16, 128)]
     """
-    halves = sum(
-        _halves(rank, step, k=k, balanced=balanced) for step in range(k)
-    )
-    return halves, 2 * _num_pieces(k, balanced) ** 2
+    if balanced:
+        return 4 * k, 2 * (2 * k) ** 2
+    return 2 * rank + 1, 2 * k**2
 
 
 def ring_steps(

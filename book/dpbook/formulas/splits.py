@@ -227,7 +227,12 @@ def _sending(num_bytes: float, cluster: Cluster) -> float:
 
 
 def boundary(
-    way: str, num_devices: int, depth: int, ratio: float, shared: bool = False
+    way: str,
+    num_devices: int,
+    *,
+    depth: int,
+    ratio: float,
+    shared: bool = False,
 ) -> float:
     """Return the size beyond which computing takes longer than sending.
 

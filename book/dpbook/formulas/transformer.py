@@ -68,7 +68,7 @@ Source:
     clusters, 2021, arXiv:2104.04473, for the flops.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from dpkit.units import check_known
 
@@ -81,11 +81,14 @@ class Transformer:
     """The sizes of a model, and of an example.
 
     Example:
-        >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+        >>> gpt = Transformer(layers=48, hidden=6144, heads=64,
+        ...                   vocabulary=51_200, sequence=2048,
+        ...                   fused=False)
         >>> f"{gpt.parameters / 1e9:.1f} billion"
         '22.1 billion'
     """
 
+    _: KW_ONLY
     layers: int  #: how many layers, L
     hidden: int  #: the values of a token, h
     heads: int  #: the heads of attention, a
@@ -176,7 +179,8 @@ class Transformer:
                 pairs. The sources count all pairs.
 
         Example:
-            >>> gpt = Transformer(48, 6144, 64, 51_200, 2048)
+            >>> gpt = Transformer(layers=48, hidden=6144, heads=64,
+            ...                   vocabulary=51_200, sequence=2048)
             >>> h, s, v, layers = 6144, 2048, 51_200, 48
             >>> inside = 1 + s / (6 * h) + v / (12 * layers * h)
             >>> round(gpt.flops(4) / (72 * 4 * s * layers * h**2 * inside), 9)
@@ -214,7 +218,9 @@ class Transformer:
                 recomputation backward gathers them in any case.
 
         Example:
-            >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+            >>> gpt = Transformer(layers=48, hidden=6144, heads=64,
+            ...                   vocabulary=51_200, sequence=2048,
+            ...                   fused=False)
             >>> for recompute in ("none", "selective", "full"):
             ...     kept = gpt.kept_bytes(4, tensor=8, recompute=recompute)
             ...     print(f"{kept / 1e6:,.0f} MB")

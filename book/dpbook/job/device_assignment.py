@@ -24,7 +24,7 @@ from dpkit.processes import gpus_for_ranks
 
 
 def choose_device(
-    rank: int, world_size: int, store: Store
+    rank: int, *, world_size: int, store: Store
 ) -> tuple[torch.device, str]:
     """Return this rank's device, and why it is the CPU where GPUs were seen.
 

@@ -112,7 +112,7 @@ def join_job(timeout_seconds: float) -> Ranks:
     try:
         store, rank, world_size = _connect(timeout)
         own = PrefixStore("devices", store)
-        device, why_cpu = choose_device(rank, world_size, own)
+        device, why_cpu = choose_device(rank, world_size=world_size, store=own)
         dist.init_process_group(
             "gloo" if device.type == "cpu" else "nccl",
             store=PrefixStore("group", store),

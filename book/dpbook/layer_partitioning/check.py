@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpbook.common.verdict import require_ports, require_sent
+from dpbook.common.required_messages import require_ports, require_sent
 from dpbook.exercises.verdict import Answer, require
 from dpkit import devices
 from dpkit.layer_partition import even_sizes

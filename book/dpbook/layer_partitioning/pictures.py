@@ -49,7 +49,7 @@ def draw_mlp() -> drawing.Drawing:
             parts += arrow(y.middle, top + 4, top + BETWEEN - 4, "both")
             label = "allreduce: the parts of y are summed"
             at = top + BETWEEN / 2 + 5
-            parts.append(drawing.text(y.middle - 12, at, label, "end"))
+            parts.append(drawing.text(y.middle - 12, at, label, anchor="end"))
             top += BETWEEN
     title = "two layers split over 2 devices"
     return drawing.page(parts, top + 8, title, WIDTH)
@@ -94,7 +94,9 @@ def _last_layer(
             parts += arrow(z.middle, top + 4, top + BETWEEN - 4, "both")
             at = top + BETWEEN / 2 + 13 - 8 * len(sent)
             for line in sent:
-                parts.append(drawing.text(z.middle - 12, at, line, "end"))
+                parts.append(
+                    drawing.text(z.middle - 12, at, line, anchor="end")
+                )
                 at += 16
             top += BETWEEN
     has = "Both devices have x, and each has half of the columns of W."
@@ -107,7 +109,7 @@ def draw_towers(layers: Sequence[str], talk: Collection[str]) -> Picture:
     def draw(ax: Axes) -> None:
         for i, name in enumerate(layers):
             for rank in (0, 1):
-                box(ax, TOWER * rank, -i, name, COLOURS[rank])
+                box(ax, TOWER * rank, -i, name, colour=COLOURS[rank])
                 for other in (0, 1) if name in talk else (rank,):
                     if i:
                         start = (TOWER * other, 1 - i)

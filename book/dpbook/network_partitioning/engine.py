@@ -165,6 +165,7 @@ def our_step(
 def pipeline_pair(
     name: str,
     schedule: Schedule,
+    *,
     world_size: int = 4,
     num_micro_batches: int = 8,
     width: int = 1024,

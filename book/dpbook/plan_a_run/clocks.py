@@ -25,9 +25,15 @@ def planned_step(
     """
     sizes = record["sizes"]
     width = sizes["width"]
-    layers = sizes["num_blocks"]
-    shape = layers, width, width // HEAD, sizes["vocabulary"]
-    network = Planned(*shape, record["length"], tied=False, dropout=False)
+    network = Planned(
+        layers=sizes["num_blocks"],
+        hidden=width,
+        heads=width // HEAD,
+        vocabulary=sizes["vocabulary"],
+        sequence=record["length"],
+        tied=False,
+        dropout=False,
+    )
     machine = nodes_of(record["accelerator"], 8)
     case = Case(network, 8 * sequences, machine, sustained=sustained)
     layout = Layout(8, micro_batch=sequences, recompute="full", zero=3)

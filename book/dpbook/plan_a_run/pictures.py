@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from dpbook.common.matrices import BOLD, GROUND, Panels, arrow, panel
 from dpbook.common.shares import colour_of, draw_block, grid, level_arrow
-from dpkit.sim.timeline.drawing import QUIET, box, text
+from dpkit.sim.timeline.drawing import QUIET, box, quiet_text, text
 
 WIDTH = 256.0
 LEFTS = 12.0, 148.0  # of the two devices that stand side by side
@@ -42,7 +42,9 @@ def draw_layout() -> Panels:
     parts: list[str] = []
     for stage in (0, 1):
         top = 2 + stage * (STAGE_HEIGHT + STAGE_GAP)
-        parts.append(box(2, top, WIDTH - 4, STAGE_HEIGHT, QUIET, GROUND))
+        parts.append(
+            box(2, top, WIDTH - 4, STAGE_HEIGHT, fill=QUIET, more=GROUND)
+        )
         parts.append(text(12, top + 18, f"stage {stage}", more=BOLD))
         parts += _stage(stage, top + HEAD)
     low = 2 + STAGE_HEIGHT
@@ -50,7 +52,7 @@ def draw_layout() -> Panels:
     for x, ends in (middle - 7, "down"), (middle + 7, "up"):
         parts += arrow(x, low + 4, low + STAGE_GAP - 4, ends)
     at = low + STAGE_GAP / 2 + 4.5
-    parts.append(text(middle - 18, at, "activations", "end"))
+    parts.append(text(middle - 18, at, "activations", anchor="end"))
     parts.append(text(middle + 18, at, "their gradients"))
     height = 4 + 2 * STAGE_HEIGHT + STAGE_GAP
     return Panels([panel(parts, WIDTH, height, IN_WORDS)], in_a_row=1)
@@ -66,12 +68,12 @@ def _stage(stage: int, top: float) -> Iterator[str]:
             )
         middle = y + DEVICE_HEIGHT / 2
         yield from level_arrow(left + 3, LEFTS[1] - 3, middle)
-        yield text((left + LEFTS[1]) / 2, middle - 8, "sums", "middle")
+        yield text((left + LEFTS[1]) / 2, middle - 8, "sums", anchor="middle")
     for x in LEFTS:
         at = x + DEVICE_WIDTH / 2
         yield from arrow(at, second - BETWEEN + 3, second - 3, "both")
     at = second - BETWEEN / 2 + 4.5
-    yield text(WIDTH / 2, at, "gradients", "middle")
+    yield text(WIDTH / 2, at, "gradients", anchor="middle")
 
 
 def _device(
@@ -80,7 +82,7 @@ def _device(
     # The tensor group is inside, then the replicas, then the stages.
     device = 4 * stage + 2 * replica + member
     colour = colour_of(stage)
-    yield box(x, y, DEVICE_WIDTH, DEVICE_HEIGHT, colour, GROUND)
+    yield box(x, y, DEVICE_WIDTH, DEVICE_HEIGHT, fill=colour, more=GROUND)
     ink = f'{BOLD} fill="{colour}"'
     yield text(x + 8, y + 16, f"device {device}", more=ink)
     halves = "##..", "..##"
@@ -91,6 +93,8 @@ def _device(
         ("batch", batch, x + DEVICE_WIDTH - 8 - BATCH, BATCH),
     ]
     for name, rows, at, width in grids:
-        yield from draw_block(grid(rows, stage), at, y + 24, width, CELL)
+        yield from draw_block(
+            grid(rows, stage), at, y + 24, width=width, cell_height=CELL
+        )
         below = at + width / 2, y + DEVICE_HEIGHT - 7
-        yield text(*below, name, "middle", f' fill="{QUIET}"')
+        yield quiet_text(*below, name, anchor="middle")

@@ -52,7 +52,8 @@ the heat of a GPU, waiting for data, faults; in memory: what an allocator and
 libraries need. So a tenth of the memory is left free.
 
 Source:
-    dpkit.schedules.bubble, dpkit.plans.library and dpbook.formulas.sharding.
+    dpkit.schedules.bubble, dpkit.plans.library_costs and
+    dpbook.formulas.sharding.
 """
 
 from collections.abc import Iterator
@@ -479,8 +480,8 @@ class Case:
         node = self.cluster.ranks_per_node or count
         most = gcd(node, net.most_tensor)
         found = all_layouts(
-            count,
-            self.batch,
+            num_devices=count,
+            batch=self.batch,
             blocks=net.num_blocks,
             most_tensor=most,
             most_micro_batch=net.most_micro_batch,

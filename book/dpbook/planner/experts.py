@@ -57,7 +57,7 @@ Source:
 from dpbook.formulas.transformer import Transformer
 from dpbook.planner.layouts import Layout
 from dpkit.plans import even_seconds
-from dpkit.plans.library import all_to_all_seconds
+from dpkit.plans.library_costs import all_to_all_seconds
 from dpkit.sim.hardware import Cluster
 
 NUM_BYTES = 2  # of a value

@@ -95,7 +95,8 @@ def layer_launches(
 
     Example:
         >>> from dpkit.sim.hardware import HOSTS
-        >>> llama = Transformer(32, 4096, 32, 32_000, 4096, gated=True)
+        >>> llama = Transformer(layers=32, hidden=4096, heads=32,
+        ...                     vocabulary=32_000, sequence=4096, gated=True)
         >>> host = HOSTS["eager-program"]
         >>> f"{1e3 * layer_launches(llama).seconds(host):.2f} ms"
         '2.96 ms'

@@ -108,6 +108,7 @@ def divisors(number: int, most: int) -> list[int]:
 
 
 def all_layouts(
+    *,
     num_devices: int,
     batch: int,
     blocks: int,

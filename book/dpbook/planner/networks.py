@@ -127,17 +127,33 @@ class Convolutional:
 Network: TypeAlias = Planned | Convolutional
 
 
-def _of_2022(layers: int, hidden: int, heads: int) -> Planned:
-    sizes = layers, hidden, heads, 51_200, 2048
-    return Planned(*sizes, fused=False, dtype="float16")
+def _of_2022(*, layers: int, hidden: int, heads: int) -> Planned:
+    return Planned(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocabulary=51_200,
+        sequence=2048,
+        fused=False,
+        dtype="float16",
+    )
 
 
 def _llama(
-    layers: int, hidden: int, heads: int, inner: int, s: int, keys: int = 8
+    *, layers: int, hidden: int, heads: int, inner: int, s: int, keys: int = 8
 ) -> Planned:
-    vocabulary = 32_000 if s == 4096 else 128_256
-    sizes = layers, hidden, heads, vocabulary, s, inner, keys
-    return Planned(*sizes, gated=True, tied=False, dropout=False)
+    return Planned(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocabulary=32_000 if s == 4096 else 128_256,
+        sequence=s,
+        feed_forward=inner,
+        key_heads=keys,
+        gated=True,
+        tied=False,
+        dropout=False,
+    )
 
 
 NETWORKS: dict[str, Network] = {
@@ -163,8 +179,8 @@ NETWORKS: dict[str, Network] = {
         experts=8,
         choices=2,
     ),
-    "22B of 2022": _of_2022(48, 6144, 64),
-    "175B of 2022": _of_2022(96, 12_288, 96),
-    "530B of 2022": _of_2022(105, 20_480, 128),
-    "1T of 2022": _of_2022(128, 25_600, 160),
+    "22B of 2022": _of_2022(layers=48, hidden=6144, heads=64),
+    "175B of 2022": _of_2022(layers=96, hidden=12_288, heads=96),
+    "530B of 2022": _of_2022(layers=105, hidden=20_480, heads=128),
+    "1T of 2022": _of_2022(layers=128, hidden=25_600, heads=160),
 }

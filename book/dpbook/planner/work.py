@@ -127,7 +127,9 @@ def layer_counts(model: Transformer, layout: Layout) -> Counts:
     Example:
         The flops of the paper, 72bsh²(1 + s/6h), over the devices:
 
-        >>> gpt = Transformer(48, 6144, 64, 51_200, 2048, fused=False)
+        >>> gpt = Transformer(layers=48, hidden=6144, heads=64,
+        ...                   vocabulary=51_200, sequence=2048,
+        ...                   fused=False)
         >>> found = layer_counts(gpt, Layout(1, 8, micro_batch=4)).flops
         >>> expected = 72 * 4 * 2048 * 6144**2 * (1 + 2048 / (6 * 6144)) / 8
         >>> round(found / expected, 9)
@@ -381,6 +383,7 @@ def work(
     counts: Counts,
     accelerator: Accelerator,
     dtype: str,
+    *,
     sustained: float = 1.0,
     kernel: str = "",
 ) -> BlockWork:
@@ -471,7 +474,7 @@ def _half_flops(accelerator: Accelerator, dtype: str) -> float:
 @cache
 def _share_of_scores(length: int, side: int) -> float:
     """Return which part of all scores of a sequence a kernel computes."""
-    return num_scores(length, length, side) / length**2
+    return num_scores(length, length, side=side) / length**2
 
 
 def _attention_seconds(

@@ -103,6 +103,6 @@ def _moving(grid: still.Grid, message: Message, y: float, number: int) -> str:
     colour = BLUE if message.adds else GREEN
     top = y + still.CELL + 10
     height = still.CELL / 2
-    shape = drawing.box(x + 1, top, width, height, colour, ' rx="3"')
+    shape = drawing.box(x + 1, top, width, height, fill=colour, more=' rx="3"')
     kind = f'class="move move-{number}" style="--far:{far:.1f}px"'
     return f"<g {kind}>{shape}</g>"

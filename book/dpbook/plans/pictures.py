@@ -76,7 +76,7 @@ def frames(grid: Grid, y: float) -> Iterator[str]:
     for rank in range(grid.world_size):
         for chunk in range(grid.num_chunks):
             x = grid.x(rank, chunk)
-            yield drawing.box(x, y, grid.width - 2, CELL, TRACK)
+            yield drawing.box(x, y, grid.width - 2, CELL, fill=TRACK)
 
 
 def fills(
@@ -100,7 +100,7 @@ def fills(
                 full = level == grid.world_size
                 colour = GREEN if full else BLUE
                 bottom = y + CELL - height
-                yield drawing.box(x, bottom, width, height, colour)
+                yield drawing.box(x, bottom, width, height, fill=colour)
 
 
 def heads(grid: Grid) -> Iterator[str]:
@@ -109,7 +109,7 @@ def heads(grid: Grid) -> Iterator[str]:
         x = grid.x(rank, 0) + grid.rank_width / 2
         label = f"rank {rank}" if grid.world_size <= 5 else f"{rank}"
         bold = ' font-weight="600"'
-        yield drawing.text(x, 62, label, "middle", bold)
+        yield drawing.text(x, 62, label, anchor="middle", more=bold)
     entries = [("a part of the sum", BLUE, ""), ("the whole sum", GREEN, "")]
     yield from drawing.legend(LEFT, 24, entries)
 
@@ -122,7 +122,9 @@ def _arrow(grid: Grid, message: Message, y: float) -> str:
     y1 = y + CELL + 3
     y2 = y + ROW - 5
     colour = BLUE if message.adds else GREEN
-    shaft = drawing.line(x1, y1, x2, y2, colour, ' stroke-width="1.4"')
+    shaft = drawing.line(
+        x1, y1, x2, y2, colour=colour, more=' stroke-width="1.4"'
+    )
     # The head: a triangle along the arrow, 8 long and 6 wide.
     far = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5
     dx = 8 * (x2 - x1) / far

@@ -2,7 +2,7 @@
 
 import torch
 
-from dpbook.common.verdict import require_sent
+from dpbook.common.required_messages import require_sent
 from dpbook.exercises.verdict import Answer, require
 from dpkit import devices
 from dpkit.traffic import Traffic

@@ -69,6 +69,7 @@ def adam(shards: list[torch.Tensor]) -> torch.optim.Optimizer:
 
 def simulated_step(
     engine: Engine,
+    *,
     rows: int = 1024,
     width: int = 1024,
     count: int = 6,

@@ -71,15 +71,15 @@ def draw_stages(num_stages: int = 2) -> Picture:
         for stage in range(num_stages):
             x = 2.4 * (stage + 1)
             colour = COLOURS[stage % len(COLOURS)]
-            box(ax, x, 1, f"forward,\nstage {stage}", colour)
-            box(ax, x, 0, f"backward,\nstage {stage}", colour)
+            box(ax, x, 1, f"forward,\nstage {stage}", colour=colour)
+            box(ax, x, 0, f"backward,\nstage {stage}", colour=colour)
             arrow(ax, (x - 2.4, 1), (x, 1))
             arrow(ax, (x + 2.4, 0), (x, 0), back=True)
         last = 2.4 * (num_stages + 1)
         arrow(ax, (last - 2.4, 1), (last, 1))
-        box(ax, 0, 1, "batch", QUIET)
-        box(ax, last, 1, "loss", QUIET)
-        box(ax, last, 0, "its\ngradient", QUIET)
+        box(ax, 0, 1, "batch", colour=QUIET)
+        box(ax, last, 1, "loss", colour=QUIET)
+        box(ax, last, 0, "its\ngradient", colour=QUIET)
         ax.set(xlim=(-0.9, last + 0.9), ylim=(-0.5, 1.5))
         ax.axis("off")
 

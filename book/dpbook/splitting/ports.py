@@ -54,7 +54,7 @@ def machine_balance(machine: Cluster, dtype: str = "float32") -> float:
 
 
 def step_at_boundary(
-    name: str, way: Way, num_devices: int, depth: int, link: str
+    name: str, way: Way, num_devices: int, *, depth: int, link: str
 ) -> Timeline:
     """Trace a step of V100s at the threshold of a way, as near as it goes.
 
@@ -107,11 +107,19 @@ def cost_of_messages(
         Seconds by seconds: 0.1 if the messages add a tenth of what the
         products take.
     """
-    free = Link("free", 1e15, 1, 0, peer_to_peer=True)
+    free = Link(
+        "free",
+        bytes_per_second=1e15,
+        achieved=1,
+        latency_seconds=0,
+        peer_to_peer=True,
+    )
     room: dict[str, Any] = {"hosts": "per_device", "memory_bytes": 10**16}
-    sizes = num_devices, schedule, MICRO_BATCHES * num_devices, 65_536, width
+    m = MICRO_BATCHES * num_devices
+    room |= {"rows": 65_536, "width": width}
     step, without = (
-        pipeline_step(*sizes, link=each, **room) for each in (link, free)
+        pipeline_step(num_devices, schedule, m, link=each, **room)
+        for each in (link, free)
     )
     more = step.makespan - without.makespan
     return more / product_seconds(without)

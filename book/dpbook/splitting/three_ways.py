@@ -132,6 +132,7 @@ class Cost:
 def traced(
     way: Way,
     num_devices: int,
+    *,
     rows: int,
     width: int,
     depth: int = 8,

@@ -60,7 +60,7 @@ def _network() -> Drawing:
     sent = [
         *arrow(h.middle - 7, top, bottom, "down"),
         *arrow(h.middle + 7, top, bottom, "up"),
-        text(h.middle - 16, top + 30, "activations", "end"),
+        text(h.middle - 16, top + 30, "activations", anchor="end"),
         text(h.middle + 16, top + 22, "their"),
         text(h.middle + 16, top + 38, "gradients"),
     ]
@@ -92,7 +92,7 @@ def _layer() -> Drawing:
         *arrow(y.middle, top, bottom, "both"),
         *arrow(x.middle, top, bottom, "both"),
         text(x.middle + 10, top + 22, "gradients of x, summed"),
-        text(y.middle - 10, top + 42, "parts of y, summed", "end"),
+        text(y.middle - 10, top + 42, "parts of y, summed", anchor="end"),
     ]
     return _picture(
         "Layer partitioning",
@@ -125,7 +125,7 @@ def _data() -> Drawing:
         *arrow(w.middle, top, bottom, "both"),
         *arrow(v.middle, top, bottom, "both"),
         *(
-            text(middle, top + 17 + 16 * i, label, "middle")
+            text(middle, top + 17 + 16 * i, label, anchor="middle")
             for i, label in enumerate(lines)
         ),
     ]
@@ -157,8 +157,8 @@ def _picture(
     tall = band_height(bands[0])
     bold = ' font-weight="600" font-size="14"'
     parts = [
-        text(WIDTH / 2, 15, name, "middle", bold),
-        text(WIDTH / 2, 32, cut, "middle", f' fill="{QUIET}"'),
+        text(WIDTH / 2, 15, name, anchor="middle", more=bold),
+        text(WIDTH / 2, 32, cut, anchor="middle", more=f' fill="{QUIET}"'),
         *sent,
     ]
     for device, held in enumerate(bands):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from dpbook.common.batches import Batches
 from dpbook.common.datasets import Labelled
-from dpbook.common.launches import record_launches
+from dpbook.common.graph_launches import record_launches
 from dpbook.common.models import lenet
 from dpkit import Timer, allreduce, split_batch, train_batch
 

@@ -1,7 +1,7 @@
 """``python -m dpkit check``: several ranks of a script against one.
 
 ``checking`` -- begin here: which runs are made, and what is compared;
-``running`` -- run the script on ranks, or on one, and keep what it does;
+``recorded_runs`` -- run the script on ranks, or on one, and keep what it does;
 ``kept`` -- what each keeps of its run: ``digests`` of gradients and
 parameters, ``model_facts``, ``data_of_samplers``;
 ``comparison`` -- what is said of it: ``among_ranks`` and ``with_one`` say what
@@ -11,8 +11,9 @@ like;
 each step; ``own_statistics``, of batch normalization; ``dropout``, which is
 left out; ``same_examples``, whether it has had those of the ranks;
 ``averaging_steps`` -- optimizers that average gradients inside of a step;
-``parts`` -- parameters that a script divides by hand, which are left out;
-``rounds`` -- ranks that average their parameters in rounds, which are not
+``divided_parameters`` -- those that a script divides by hand, which are left
+out;
+``local_steps`` -- ranks that average their parameters in rounds, which are not
 compared with one;
 ``written_files`` -- puts back what a script writes in these runs.
 

@@ -153,7 +153,7 @@ def told_rates(one: float, several: float, step: int, ranks: int) -> str:
 def longer_gradients(factor: float, ranks: int) -> list[str]:
     """Return why all gradients are longer by one factor than with one."""
     looks = []
-    if near_numbers(factor * ranks, 1, SAME_FACTOR):
+    if near_numbers(factor * ranks, 1, relative=SAME_FACTOR):
         looks.append(
             "the loss is divided by the number of ranks, and "
             "DistributedDataParallel divides again; or it is not divided by "
@@ -161,14 +161,14 @@ def longer_gradients(factor: float, ranks: int) -> list[str]:
             "each; or it is a sum over examples, of which gradients are "
             "averaged"
         )
-    if near_numbers(factor, ranks, SAME_FACTOR):
+    if near_numbers(factor, ranks, relative=SAME_FACTOR):
         looks.append(
             "gradients are added up and not averaged, or the "
             "loss is not divided by the number of micro-batches"
         )
     for part in range(2, ranks + 1):
         if ranks % part == 0 and near_numbers(
-            factor * factor * part, 1, SAME_FACTOR
+            factor * factor * part, 1, relative=SAME_FACTOR
         ):
             looks.append(
                 f"1/{factor:.4g} is the root of {part}: gradients are clipped "
@@ -207,7 +207,9 @@ def other_gradients(
             f"examples of rank {alone} and not those of all (--one gives one "
             "rank the batch of all)",
         ]
-    is_mean = weights is not None and near_numbers(sum(weights), 1, _WEIGHTS)
+    is_mean = weights is not None and near_numbers(
+        sum(weights), 1, relative=_WEIGHTS
+    )
     if weights is not None and is_mean and _spread(weights) > _WEIGHTS:
         shares = " + ".join(
             f"{weight:.3g} of rank {r}'s" for r, weight in enumerate(weights)

@@ -26,17 +26,17 @@ from dpkit.runs.check.comparison import (
     nothing_compared,
     steps_compared,
 )
+from dpkit.runs.check.divided_parameters import without_parts
 from dpkit.runs.check.kept import Kept
-from dpkit.runs.check.nearness import near_numbers
-from dpkit.runs.check.parts import without_parts
-from dpkit.runs.check.played import Tape, UnlikeBatchesError, read_tapes
-from dpkit.runs.check.rounds import (
+from dpkit.runs.check.local_steps import (
     averages_later,
     never_equal_again,
     rounds_of,
     step_alone,
 )
-from dpkit.runs.check.running import kept_of_one, kept_of_ranks
+from dpkit.runs.check.nearness import near_numbers
+from dpkit.runs.check.played import Tape, UnlikeBatchesError, read_tapes
+from dpkit.runs.check.recorded_runs import kept_of_one, kept_of_ranks
 from dpkit.runs.check.same_examples import (
     are_seen,
     steps_with_same_examples,
@@ -316,7 +316,8 @@ def _is_scaled(one: Kept, several: Sequence[Kept]) -> bool:
         for own, theirs in zip(a.rates.values(), b.rates.values())
     ]
     return any(own for own, _ in pairs) and all(
-        near_numbers(len(several) * own, theirs, 1e-6) for own, theirs in pairs
+        near_numbers(len(several) * own, theirs, relative=1e-6)
+        for own, theirs in pairs
     )
 
 

@@ -114,7 +114,7 @@ def other_rates(
         group
         for group in expected
         if group in found
-        and not near_numbers(expected[group], found[group], 1e-6)
+        and not near_numbers(expected[group], found[group], relative=1e-6)
     ]
 
 

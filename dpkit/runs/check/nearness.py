@@ -117,7 +117,7 @@ def common_factor(
     return factor
 
 
-def near_numbers(one: float, other: float, relative: float) -> bool:
+def near_numbers(one: float, other: float, *, relative: float) -> bool:
     """Return whether two numbers are equal up to rounding."""
     return abs(one - other) <= relative * max(abs(one), abs(other))
 

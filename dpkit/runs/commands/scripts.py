@@ -165,7 +165,7 @@ def run_and_report(
 
 def _write_files(options: argparse.Namespace, name: str, done: "Run") -> None:
     """Write what the options ask for, besides the report in the terminal."""
-    from dpkit.runs.torchrun.page import write_page
+    from dpkit.runs.torchrun.html_report import write_page
 
     try:
         if options.report is not None:

@@ -6,7 +6,7 @@
 ``functions`` -- the functions of torch that read a device, or tell one;
 ``loading`` -- where ``torch.load`` puts what it loads;
 ``distributed`` -- ``backend="nccl"`` and the like;
-``stopwatch`` -- the simulated time that a program sees;
+``time_of_programs`` -- the simulated time that a program sees;
 ``not_modelled`` -- what runs otherwise than on a GPU, and is noted, and what
 is refused;
 ``patches`` -- all that is changed, in one table.

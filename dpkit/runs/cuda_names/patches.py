@@ -27,13 +27,12 @@ from dpkit.runs.cuda_names import (
     tensor_types,
 )
 from dpkit.runs.cuda_names import not_modelled as noted
-from dpkit.runs.cuda_names.stopwatch import show_simulated_time
+from dpkit.runs.cuda_names.time_of_programs import show_simulated_time
 from dpkit.sim.changes import Patch, added, replaced, stood_in, wrapped
 from dpkit.sim.devices import names as device_names
 from dpkit.sim.devices import simulation
 from dpkit.sim.memory import accounting
-from dpkit.sim.parallel import DATA_PARALLEL
-from dpkit.sim.parallel import choice as parallel_choice
+from dpkit.sim.parallel import DATA_PARALLEL, simulated_calls
 from dpkit.sim.streams import SimEvent, SimStream
 
 _BY_KIND = (
@@ -69,7 +68,7 @@ def _of_names() -> list[Patch]:
         replaced(device_names, "read_numbered", names.simulated_number),
         replaced(device_names, "shown", names.seen),
         replaced(accounting, "called", names.gpu_called),
-        replaced(parallel_choice, "means_simulated", lambda *given: True),
+        replaced(simulated_calls, "means_simulated", lambda *given: True),
         replaced(
             DATA_PARALLEL, "_get_all_device_indices", names.visible_numbers
         ),

@@ -48,9 +48,9 @@ from dpkit.runs.forked.signals import signal_of
 from dpkit.runs.forked.store import RemoteStore
 from dpkit.runs.ranks.alike import AlikeWorld, tell_of_one
 from dpkit.runs.ranks.alike_checks import check_machine
+from dpkit.runs.ranks.dtensor import draw_on_shards
 from dpkit.runs.ranks.error_words import WordsError, in_words
 from dpkit.runs.ranks.saving import save_by_ranks
-from dpkit.runs.ranks.shards import draw_on_shards
 from dpkit.runs.ranks.store import RankStore
 from dpkit.runs.ranks.thread_state import ThreadState, import_dtensor
 from dpkit.runs.ranks.watching import IdleError, ProgramLine, limit_of

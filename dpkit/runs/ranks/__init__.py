@@ -15,11 +15,11 @@
 ``alike`` -- one rank runs, and stands for all; ``alike_checks``, what is
 refused then; ``one_rank``, what a collective of a library leaves on it;
 ``stand_ins``, what the others would have contributed;
-``shards`` -- what DTensor lacks for simulated devices; ``shard_random``, how
+``dtensor`` -- what DTensor lacks for simulated devices; ``shard_random``, how
 ranks draw its random numbers;
 ``context_parallel_state`` -- what ``context_parallel`` has once in a process;
 ``saving`` -- what PyTorch's checkpoints need of ranks;
-``layouts`` -- which tensors a group sends;
+``memory_layouts`` -- which tensors a group sends;
 ``reductions`` -- by what it reduces, such as ``ReduceOp.AVG``;
 ``refused`` -- what only a process can do;
 ``store`` -- keys and values that one rank sets and another reads;

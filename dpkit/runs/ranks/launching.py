@@ -14,11 +14,11 @@ from dpkit.library import LIBRARY
 from dpkit.processes import ending_children
 from dpkit.runs.ranks.alike import AlikeGroup, AlikeWorld, tell_of_one
 from dpkit.runs.ranks.alike_checks import check_machine
+from dpkit.runs.ranks.dtensor import draw_on_shards
 from dpkit.runs.ranks.group import SimGroup
 from dpkit.runs.ranks.refused import refuse_in_ranks
 from dpkit.runs.ranks.saving import save_by_ranks
 from dpkit.runs.ranks.scheduler import Scheduler
-from dpkit.runs.ranks.shards import draw_on_shards
 from dpkit.runs.ranks.store import RankStore
 from dpkit.runs.ranks.thread_state import Registry, isolate_threads
 from dpkit.runs.ranks.watching import TurnWatch

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.arguments import check_strided
-from dpkit.runs.ranks.layouts import check_layouts
+from dpkit.runs.ranks.memory_layouts import check_layouts
 from dpkit.runs.ranks.modes import dispatched_as
 from dpkit.runs.ranks.reductions import check_reduction, reduction_of
 from dpkit.runs.ranks.works import Called, RankWork, note_time_limit

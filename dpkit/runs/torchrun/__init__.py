@@ -10,7 +10,7 @@ it reads on a machine without values; ``held``, what holds memory that is out;
 ``races``, what nothing orders;
 ``report`` -- what happened, in lines of text; ``host_share``, how much of it
 is waiting for launches; ``report_of_one``, what it says of one process;
-``page``, as a page of HTML, ``section``, a part of both;
+``html_report``, as a page of HTML, ``section``, a part of both;
 what ranks compare: ``replicas``, ``examples``
 that they share, lists that they have ``shuffled``, ``new_groups``;
 ``parameter_names``, what all of these call a parameter;

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dpkit.processes import finish_program
 from dpkit.runs.cuda_names import not_modelled
 from dpkit.runs.cuda_names.patches import as_cuda
-from dpkit.runs.cuda_names.stopwatch import show_simulated_time
+from dpkit.runs.cuda_names.time_of_programs import show_simulated_time
 from dpkit.runs.forked.proxy import Arrivals
 from dpkit.runs.forked.running import ForkedRank, RankError, run_forked
 from dpkit.runs.ranks.error_words import in_words

@@ -16,7 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from dpkit.runs.cuda_names import not_modelled
 from dpkit.runs.cuda_names.patches import as_cuda
-from dpkit.runs.cuda_names.stopwatch import show_simulated_time
+from dpkit.runs.cuda_names.time_of_programs import show_simulated_time
 from dpkit.runs.forked.running import RankError
 from dpkit.runs.ranks.error_words import in_words
 from dpkit.runs.ranks.watching import limit_of

@@ -42,7 +42,9 @@ class Simulation:
         self._thread = local()
         # In the process of a rank that is one, another stands in for it.
         self.clock: ClockInterface[Any] = Clock(_cluster(settings))
-        self.memory = Memory(settings["num_devices"], _capacity(settings))
+        self.memory = Memory(
+            settings["num_devices"], capacity=_capacity(settings)
+        )
         self.backing = _backing(settings)  # the device that holds the values
         self.holder = self.backing.type  # its kind: "cpu", "meta" or "cuda"
 
@@ -82,7 +84,7 @@ class Simulation:
         if not (apart and loses_values):
             self._check_alive(settings, capacity)
         if any(settings[k] != self.settings[k] for k in LASTING):
-            self.memory = Memory(settings["num_devices"], capacity)
+            self.memory = Memory(settings["num_devices"], capacity=capacity)
         self.memory.capacity = capacity
         self.settings = settings
         self.clock = clock

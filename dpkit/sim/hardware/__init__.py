@@ -4,7 +4,7 @@
 ``presets`` -- how the files in ``data/`` are found, read, checked, written;
 ``clusters`` -- devices of one kind, what joins them, what drives them;
 ``costs`` -- the seconds that an operation or a copy takes on them;
-``memory_traffic`` -- what kernels read more than once;
+``kernel_traffic`` -- what kernels read more than once;
 ``fused_attention`` -- which kernel of attention a card takes;
 ``causal_attention`` -- which masked scores such kernels compute.
 

@@ -73,7 +73,7 @@ def block_side(kernel: str, backward: bool, head_size: int) -> int:
     return GPU_SIDE
 
 
-def num_scores(queries: int, keys: int, side: int) -> int:
+def num_scores(queries: int, keys: int, *, side: int) -> int:
     """Return how many scores are computed of causal attention.
 
     Args:
@@ -86,7 +86,7 @@ def num_scores(queries: int, keys: int, side: int) -> int:
 
         >>> num_scores(6, 6, side=3)
         27
-        >>> num_scores(2048, 2048, 128) / 2048**2 == 1 / 2 + 64 / 2048
+        >>> num_scores(2048, 2048, side=128) / 2048**2 == 1 / 2 + 64 / 2048
         True
     """
     # The queries of a row of blocks compute the keys up to its last block.

@@ -147,8 +147,8 @@ def copy_seconds(
     Example:
         160 MB over a link of 16 GB/s without latency take 10 ms.
 
-        >>> link = Link("x", 16e9, achieved=1, latency_seconds=0,
-        ...             peer_to_peer=True)
+        >>> link = Link("x", bytes_per_second=16e9, achieved=1,
+        ...             latency_seconds=0, peer_to_peer=True)
         >>> copy_seconds(link, 160e6)
         0.01
     """

@@ -11,7 +11,7 @@ Here they are called "cudnn", "flash" and "efficient". PyTorch prefers cuDNN's
 since about version 2.10, if cuDNN is newer than 9.15.0. Its builds for CUDA up
 to 12.9 have an older one, and take FlashAttention-2 on these cards, as all
 did before. The other conditions of PyTorch are in
-``sim.kernels.attention_on_cuda``.
+``sim.kernels.attention_choice``.
 
 Source:
     PyTorch, aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, commit

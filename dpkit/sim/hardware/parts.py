@@ -7,7 +7,7 @@ what ``configure`` calls it; its ``sources`` say where each number is from.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 from dpkit.sim.hardware.presets import check_numbers, shipped
 from dpkit.units import check_known
@@ -38,13 +38,15 @@ class Link:
     it, 8 cards took 2.6 µs and 3.4 µs (NVIDIA/nccl, issues 1530 and 1439).
 
     Example:
-        >>> Link("x", -1, achieved=1, latency_seconds=0, peer_to_peer=True)
+        >>> Link("x", bytes_per_second=-1, achieved=1, latency_seconds=0,
+        ...      peer_to_peer=True)
         Traceback (most recent call last):
             ...
         ValueError: a rate must be positive (bytes_per_second: -1)
     """
 
     name: str
+    _: KW_ONLY
     bytes_per_second: float  #: the datasheet's rate of one port, one direction
     achieved: float  #: the fraction of it that large copies reach
     latency_seconds: float  #: what each copy costs besides
@@ -52,7 +54,7 @@ class Link:
     #: over the one path through the host.
     peer_to_peer: bool
     #: What a step takes in a ring that a library runs as one kernel
-    #: (``plans.library``).
+    #: (``plans.library_costs``).
     library_step_seconds: float = 2.5e-6
     #: The part of a copy's rate that such a ring reaches.
     library_share: float = 0.9

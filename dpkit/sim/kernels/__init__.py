@@ -4,10 +4,12 @@
 ``own`` -- those that the CPU's own kernel does not compute;
 ``statistics`` -- of these, what ``nn.SyncBatchNorm`` is made of;
 ``half`` -- of these, products of float16;
-``attention`` -- attention, by the operator that CUDA takes, which
-    ``attention_on_cuda`` chooses and ``attention_values`` computes;
+``attention`` -- attention, in three steps: ``attention_choice`` has the
+    conditions on which a kernel takes a call, ``attention`` calls the operator
+    of this kernel, and ``attention_values`` has what the operators compute;
+``fast_path`` -- what PyTorch's fast path for inference is made of: one of its
+    operations is such a call of attention;
 ``flex_attention`` -- FlexAttention, whose ``flex_blocks`` are computed;
-``fast_path`` -- what PyTorch's fast path for inference is made of;
 ``without_values`` -- operations on a machine without values, whose ``shapes``
     are remembered;
 ``uncharged`` -- copies for the buffers of collectives.

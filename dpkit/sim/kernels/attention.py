@@ -1,7 +1,7 @@
 """Attention: the clock and the memory of CUDA's kernels, the CPU's values.
 
 ``scaled_dot_product_attention`` becomes the operator that CUDA would take
-(``attention_on_cuda``), so that the gradients and DTensor's rules are those of
+(``attention_choice``), so that the gradients and DTensor's rules are those of
 this operator::
 
     on CUDA      operator
@@ -19,15 +19,24 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn.attention import SDPBackend
 
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.hardware.fused_attention import capability
-from dpkit.sim.kernels.attention_on_cuda import AttentionCall, kernel_on_cuda
+from dpkit.sim.kernels.attention_choice import (
+    AttentionCall,
+    is_one_kernel_on_cpu,
+    kernel_on_cuda,
+)
 from dpkit.sim.operators.operations import aten
 from dpkit.sim.tensors.behaviour import plain
 
 _CPU_KERNEL = aten._scaled_dot_product_flash_attention_for_cpu.default
+# The kernel that CUDA takes -> its operator.
+_ON_CUDA = {
+    "flash": aten._scaled_dot_product_flash_attention,
+    "efficient": aten._scaled_dot_product_efficient_attention,
+    "cudnn": aten._scaled_dot_product_cudnn_attention,
+}
 
 
 def attention(
@@ -58,18 +67,26 @@ def attention(
     """
     _check((query, key, value), attn_mask, dropout_p, is_causal)
     mask = _additive_mask(attn_mask, query)
-    settings = dropout_p, is_causal, enable_gqa
-    call = AttentionCall(query, key, value, mask, *settings)
+    call = AttentionCall(
+        query,
+        key,
+        value,
+        mask=mask,
+        dropout_p=dropout_p,
+        is_causal=is_causal,
+        scale=scale,
+        grouped=enable_gqa,
+    )
     card = simulation.clock.cluster.accelerator
     if not card.synchronous:  # a GPU
         kernel = kernel_on_cuda(call, capability(card))
         if kernel is not None:
-            return _on_cuda(kernel, call, scale)
+            return _on_cuda(kernel, call)
         if not torch.backends.cuda.math_sdp_enabled():
             raise RuntimeError("No available kernel. Aborting execution.")
-    if _is_one_kernel_on_cpu(call):
-        return _on_cpu(call, scale)
-    return _composed(call, scale)
+    if _goes_to_cpu_kernel(call):
+        return _on_cpu(call)
+    return _composed(call)
 
 
 def _check(
@@ -126,11 +143,10 @@ def _additive_mask(mask: Tensor | None, query: Tensor) -> Tensor | None:
     return nothing.masked_fill_(mask.logical_not(), -torch.inf)
 
 
-def _on_cuda(kernel: str, call: AttentionCall, scale: float | None) -> Tensor:
+def _on_cuda(kernel: str, call: AttentionCall) -> Tensor:
     """Call the operator of one of CUDA's kernels."""
-    query, key, value, mask, dropout_p, is_causal, _ = call
-    run = getattr(aten, f"_scaled_dot_product_{kernel}_attention")
-    settings: tuple[Any, ...] = dropout_p, is_causal
+    query, key, value, mask = call[:4]
+    settings: tuple[Any, ...] = call.dropout_p, call.is_causal
     if kernel != "flash":  # which takes no mask
         learns = call.trains
         if mask is not None:
@@ -138,20 +154,24 @@ def _on_cuda(kernel: str, call: AttentionCall, scale: float | None) -> Tensor:
             learns = learns or mask.requires_grad
             mask = mask.expand(*query.shape[:-1], key.shape[-2])
         settings = mask, learns, *settings
-    return cast(Tensor, run(query, key, value, *settings, scale=scale)[0])
+    run = _ON_CUDA[kernel]
+    return cast(Tensor, run(query, key, value, *settings, scale=call.scale)[0])
 
 
-def _is_one_kernel_on_cpu(call: AttentionCall) -> bool:
-    """Return whether PyTorch's CPU computes attention in one kernel."""
-    tensors = call[:4]
-    if any(x is not None and not _may_call_kernel(x) for x in tensors):
+def _goes_to_cpu_kernel(call: AttentionCall) -> bool:
+    """Return whether the CPU's kernel computes it, and tensors come there."""
+    mask = call.mask
+    if any(x is not None and not _may_call_kernel(x) for x in call[:4]):
         return False
-    if call.mask is not None and call.mask.requires_grad:
+    if mask is not None and mask.requires_grad:
         return False
-    like = [None if x is None else _on_cpu_like(x) for x in tensors]
-    settings = call.dropout_p, call.is_causal
-    choice = aten._fused_sdp_choice(*like, *settings, enable_gqa=call.grouped)
-    return bool(choice == SDPBackend.FLASH_ATTENTION.value)
+    like = call._replace(
+        query=_on_cpu_like(call.query),
+        key=_on_cpu_like(call.key),
+        value=_on_cpu_like(call.value),
+        mask=None if mask is None else _on_cpu_like(mask),
+    )
+    return is_one_kernel_on_cpu(like)
 
 
 def _may_call_kernel(x: Tensor) -> bool:
@@ -177,28 +197,28 @@ def _on_cpu_like(tensor: Tensor) -> Tensor:
     return row.expand(tensor.shape)
 
 
-def _on_cpu(call: AttentionCall, scale: float | None) -> Tensor:
+def _on_cpu(call: AttentionCall) -> Tensor:
     """Call the operator of the CPU's kernel."""
-    query, key, value, mask, dropout_p, is_causal, _ = call
-    missing = 4 - query.dim()  # the kernel wants a batch of heads
+    missing = 4 - call.query.dim()  # the kernel wants a batch of heads
     out: Tensor = aten._scaled_dot_product_flash_attention_for_cpu(
-        *[x[(None,) * missing] for x in (query, key, value)],
-        dropout_p,
-        is_causal,
-        attn_mask=mask,
-        scale=scale,
+        *[x[(None,) * missing] for x in call[:3]],
+        call.dropout_p,
+        call.is_causal,
+        attn_mask=call.mask,
+        scale=call.scale,
     )[0]
     return out.flatten(0, missing) if missing else out
 
 
-def _composed(call: AttentionCall, scale: float | None) -> Tensor:
+def _composed(call: AttentionCall) -> Tensor:
     """Compute attention by products and a softmax, an operation each."""
-    query, key, value, mask, dropout_p, is_causal, grouped = call
+    query, key, value, mask = call[:4]
+    is_causal = call.is_causal
     if is_causal and plain(query) is query:  # a DTensor takes DTensors
         square = query.shape[-2], key.shape[-2]
         mask = query.new_full(square, -torch.inf).triu(1)
         is_causal = False
     math = aten._scaled_dot_product_attention_math
-    settings = mask, dropout_p, is_causal
-    options = {"scale": scale, "enable_gqa": grouped}
+    settings = mask, call.dropout_p, is_causal
+    options = {"scale": call.scale, "enable_gqa": call.grouped}
     return cast(Tensor, math(query, key, value, *settings, **options)[0])

@@ -26,14 +26,17 @@ Source:
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.nn.attention import SDPBackend
 from torch.utils._pytree import tree_map_only
 
+from dpkit.sim.kernels.attention_choice import (
+    AttentionCall,
+    is_one_kernel_on_cpu,
+)
 from dpkit.sim.kernels.half import widened
 from dpkit.sim.operators.operations import aten
 from dpkit.sim.operators.random_numbers import default_generator
@@ -43,42 +46,19 @@ _CPU_BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward
 _SEEDS = "rng_state", "philox_seed"  # what operators call the seed
 
 
-class Given(NamedTuple):
-    """What attention is computed from."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    mask: Tensor | None
-    dropout_p: float
-    is_causal: bool
-    scale: float | None
-
-    @property
-    def is_one_kernel(self) -> bool:
-        """Whether the CPU has one kernel for it."""
-        if self.query.device.type != "cpu":
-            return False
-        grouped = self.query.shape[1] != self.key.shape[1]
-        choice = aten._fused_sdp_choice(
-            *self[:-1], scale=self.scale, enable_gqa=grouped
-        )
-        return bool(choice == SDPBackend.FLASH_ATTENTION.value)
-
-
 def _forward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """Return what an operator returns: outputs, L, a seed and the like."""
-    given = _given(_named(func, args, kwargs))
+    call = _call(_named(func, args, kwargs))
     returned = _blank(func, args, kwargs)
-    if not given.query.numel():  # a rank that has no example, or no head
+    if not call.query.numel():  # a rank that has no example, or no head
         return tuple(returned)
-    seed = _new_seed(given.query.device) if given.dropout_p else None
-    if given.is_one_kernel:
-        *tensors, mask = widened(given[:4])
-        options = {"attn_mask": mask, "scale": given.scale}
-        out, sums = _CPU_KERNEL(*tensors, 0.0, given.is_causal, **options)
+    seed = _new_seed(call.query.device) if call.dropout_p else None
+    if _is_one_kernel(call):
+        *tensors, mask = widened(call[:4])
+        options = {"attn_mask": mask, "scale": call.scale}
+        out, sums = _CPU_KERNEL(*tensors, 0.0, call.is_causal, **options)
     else:
-        out, sums = _attend(given, seed)
+        out, sums = _attend(call, seed)
     returned[0] = _laid_out(out, returned[0])
     if func is _CPU_KERNEL:
         # The CPU's sums have float64 too; torch 2.11 announces float32.
@@ -96,22 +76,22 @@ def _forward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
 def _backward(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """Return the gradients of queries, keys, values and maybe a mask."""
     named = _named(func, args, kwargs)
-    given = _given(named)
+    call = _call(named)
     returned = _blank(func, args, kwargs)
-    if not given.query.numel():
+    if not call.query.numel():
         return tuple(returned)
     gradient = named["grad_out" if "grad_out" in named else "grad_out_"]
     out = named["out"]
-    sums = named["logsumexp"].flatten(2)[..., : given.query.shape[-2]]
+    sums = named["logsumexp"].flatten(2)[..., : call.query.shape[-2]]
     learns_mask = named.get("grad_input_mask", [False] * 4)[3]
-    if given.is_one_kernel and not learns_mask:
-        *tensors, mask = widened((gradient, *given[:3], out, sums, given.mask))
-        options = {"attn_mask": mask, "scale": given.scale}
-        three = _CPU_BACKWARD(*tensors, 0.0, given.is_causal, **options)
+    if _is_one_kernel(call) and not learns_mask:
+        *tensors, mask = widened((gradient, *call[:3], out, sums, call.mask))
+        options = {"attn_mask": mask, "scale": call.scale}
+        three = _CPU_BACKWARD(*tensors, 0.0, call.is_causal, **options)
         found = *three, None
     else:
         found = _gradients(
-            given, gradient, out=out, sums=sums, seed=named.get(_SEEDS[1])
+            call, gradient, out=out, sums=sums, seed=named.get(_SEEDS[1])
         )
     return tuple(
         None if like is None else _laid_out(x, like)
@@ -126,17 +106,25 @@ def _named(func: OpOverload, args: Any, kwargs: Any) -> dict[str, Any]:
     return named
 
 
-def _given(named: dict[str, Any]) -> Given:
+def _call(named: dict[str, Any]) -> AttentionCall:
     """Return what attention is computed from."""
-    return Given(
-        query=named["query"],
-        key=named["key"],
-        value=named["value"],
+    query = named["query"]
+    key = named["key"]
+    return AttentionCall(
+        query,
+        key,
+        named["value"],
         mask=named.get("attn_bias", named.get("attn_mask")),
         dropout_p=named.get("dropout_p", 0.0),
         is_causal=named.get("is_causal", False),
         scale=named.get("scale"),
+        grouped=query.shape[1] != key.shape[1],
     )
+
+
+def _is_one_kernel(call: AttentionCall) -> bool:
+    """Return whether the CPU's kernel computes it: it reads its memory."""
+    return call.query.device.type == "cpu" and is_one_kernel_on_cpu(call)
 
 
 def _blank(func: OpOverload, args: Any, kwargs: Any) -> list[Any]:
@@ -166,19 +154,19 @@ def _laid_out(x: Tensor, like: Tensor) -> Tensor:
 # -- with all scores at once
 
 
-def _attend(given: Given, seed: Tensor | None) -> tuple[Tensor, Tensor]:
+def _attend(call: AttentionCall, seed: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the outputs o, and L, the `logsumexp` of the scores."""
-    scores = _scores(given)
+    scores = _scores(call)
     sums = scores.logsumexp(-1)
     weights = _weights(scores, sums)
     if seed is not None:
-        weights *= _dropout_factors(weights, given.dropout_p, seed)
-    _, _, value = _wide(given)
+        weights *= _dropout_factors(weights, call.dropout_p, seed)
+    _, _, value = _wide(call)
     return weights @ value, sums
 
 
 def _gradients(
-    given: Given,
+    call: AttentionCall,
     gradient: Tensor,
     *,
     out: Tensor,
@@ -186,22 +174,22 @@ def _gradients(
     seed: Tensor | None,
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients of query, key, value and mask."""
-    query, key, value = _wide(given)
+    query, key, value = _wide(call)
     gradient = gradient.to(query.dtype)
     out = out.to(query.dtype)
-    weights = _weights(_scores(given), sums)
+    weights = _weights(_scores(call), sums)
     d_weights = gradient @ value.mT
     after_dropout = weights
-    if given.dropout_p:
+    if call.dropout_p:
         assert seed is not None
-        kept = _dropout_factors(weights, given.dropout_p, seed)
+        kept = _dropout_factors(weights, call.dropout_p, seed)
         after_dropout = weights * kept
         d_weights = d_weights * kept
     rows = (gradient * out).sum(-1, keepdim=True)
     d_scores = weights * (d_weights - rows)
-    scale = _scale(given)
-    mask = given.mask
-    heads = given.key.shape[1]
+    scale = _scale(call)
+    mask = call.mask
+    heads = call.key.shape[1]
     return (
         scale * d_scores @ key,
         _of_heads(scale * d_scores.mT @ query, heads),
@@ -210,12 +198,12 @@ def _gradients(
     )
 
 
-def _wide(given: Given) -> list[Tensor]:
+def _wide(call: AttentionCall) -> list[Tensor]:
     """Return q, k, v with as many heads, in float32 if they have 16 bits."""
-    times = given.query.shape[1] // given.key.shape[1]
-    widest = torch.promote_types(given.query.dtype, torch.float32)
-    repeated = [x.repeat_interleave(times, 1) for x in given[1:3]]
-    return [x.to(widest) for x in (given.query, *repeated)]
+    times = call.query.shape[1] // call.key.shape[1]
+    widest = torch.promote_types(call.query.dtype, torch.float32)
+    repeated = [x.repeat_interleave(times, 1) for x in call[1:3]]
+    return [x.to(widest) for x in (call.query, *repeated)]
 
 
 def _of_heads(x: Tensor, count: int) -> Tensor:
@@ -224,17 +212,17 @@ def _of_heads(x: Tensor, count: int) -> Tensor:
     return groups.sum(2)
 
 
-def _scale(given: Given) -> float:
-    size: int = given.query.shape[-1]
-    return size**-0.5 if given.scale is None else given.scale
+def _scale(call: AttentionCall) -> float:
+    size: int = call.query.shape[-1]
+    return size**-0.5 if call.scale is None else call.scale
 
 
-def _scores(given: Given) -> Tensor:
-    query, key, _ = _wide(given)
-    scores = _scale(given) * query @ key.mT
-    if given.mask is not None:
-        scores = scores + given.mask
-    if given.is_causal:
+def _scores(call: AttentionCall) -> Tensor:
+    query, key, _ = _wide(call)
+    scores = _scale(call) * query @ key.mT
+    if call.mask is not None:
+        scores = scores + call.mask
+    if call.is_causal:
         seen = scores.new_ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~seen, -torch.inf)
     return scores
@@ -263,16 +251,20 @@ def _dropout_factors(
     return kept / (1 - dropout_p) if dropout_p < 1 else kept
 
 
-def _operators() -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
-    for kernel in ("flash", "efficient", "cudnn"):
-        name = f"_scaled_dot_product_{kernel}_attention"
-        func = getattr(aten, name).default
-        backward = getattr(aten, f"{name}_backward").default
-        found |= {func: _forward, backward: _backward}
-    found |= {_CPU_KERNEL: _forward, _CPU_BACKWARD.default: _backward}
-    return {func: partial(run, func) for func, run in found.items()}
-
-
+_FORWARD = (
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_cudnn_attention.default,
+    _CPU_KERNEL,
+)
+_BACKWARD = (
+    aten._scaled_dot_product_flash_attention_backward.default,
+    aten._scaled_dot_product_efficient_attention_backward.default,
+    aten._scaled_dot_product_cudnn_attention_backward.default,
+    _CPU_BACKWARD.default,
+)
 # Operator -> what computes it.
-FUSED_ATTENTION = _operators()
+FUSED_ATTENTION = {
+    **{func: partial(_forward, func) for func in _FORWARD},
+    **{func: partial(_backward, func) for func in _BACKWARD},
+}

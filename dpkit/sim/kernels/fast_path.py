@@ -63,9 +63,10 @@ def multi_head_attention(
     # query: (b, s, width); q, k and v: (b, heads, s, width / heads)
     heads = len(query), num_heads
     is_self = query is key and key is value
-    on_cpu = simulation.clock.cluster.accelerator.synchronous
-    fits = is_self and width // num_heads % 8 == 0 and not on_cpu
-    if fits and mask is None and not need_weights:
+    is_gpu = not simulation.clock.cluster.accelerator.synchronous
+    is_aligned = width // num_heads % 8 == 0
+    is_plain = mask is None and not need_weights
+    if is_gpu and is_self and is_aligned and is_plain:
         joined = functional.linear(query, qkv_weight, qkv_bias)
         q, k, v = (
             x.unflatten(-1, (num_heads, -1)).transpose(1, 2)

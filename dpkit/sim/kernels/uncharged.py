@@ -38,7 +38,7 @@ def to_overwrite(out: Tensor, given: Tensor) -> Tensor:
     return out.view(-1)
 
 
-def put(given: Tensor, out: Tensor, to: int = 0, first: int = 0) -> None:
+def put(given: Tensor, out: Tensor, *, to: int = 0, first: int = 0) -> None:
     """Copy values from one tensor to another of its device, at no cost.
 
     Args:

@@ -49,7 +49,7 @@ class Memory:
 
     _made = count()
 
-    def __init__(self, num_devices: int, capacity: int) -> None:
+    def __init__(self, num_devices: int, *, capacity: int) -> None:
         self.number = next(self._made)  # which memory it is
         self.capacity = capacity  # of one device
         self.peak = [0] * num_devices  # the most that lived, since a reset

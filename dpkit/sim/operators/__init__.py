@@ -9,7 +9,7 @@ arithmetic in it become seconds in ``charge`` (``dpkit.sim.tensors.charge``).
 ``memory_traffic`` -- the bytes that it reads and writes;
 ``precision`` -- the rate of its arithmetic;
 ``random_numbers`` -- what it draws;
-``uncharged`` -- products that are not charged, which warn;
+``uncharged_arithmetic`` -- products that are not charged, which warn;
 ``refusals`` -- what is refused, in words that say what to use instead.
 """
 

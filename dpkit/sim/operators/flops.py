@@ -13,7 +13,7 @@ kernel for. They are no part of every run, because they import Triton.
 
 Operations that PyTorch makes of several others are counted by these: in
 ``record``, ``_OF_PRODUCTS``, and in ``kernels.fast_path``. What has
-arithmetic that nobody charges is in ``uncharged``.
+arithmetic that nobody charges is in ``uncharged_arithmetic``.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from torch._ops import OpOverload
 
 from dpkit.sim.hardware.causal_attention import block_side, num_scores
 from dpkit.sim.operators.operations import OpCall, arguments, base_name
-from dpkit.sim.operators.uncharged import WARNED_OF, no_flops
+from dpkit.sim.operators.uncharged_arithmetic import WARNED_OF, no_flops
 
 # Product of two matrices, or of lists of them -> the place of the first.
 PRODUCTS = {
@@ -164,7 +164,7 @@ def _attention(
         is_causal = False
     if is_causal:
         side = block_side(kernel, backward, q.shape[-1])
-        scores = num_scores(q.shape[-2], k.shape[-2], side)
+        scores = num_scores(q.shape[-2], k.shape[-2], side=side)
     terms = q.shape[-1] + v.shape[-1]
     if backward:
         terms = 3 * q.shape[-1] + 2 * v.shape[-1]

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from dpkit.sim.containers import tensors_in
-from dpkit.sim.hardware.memory_traffic import (
+from dpkit.sim.hardware.kernel_traffic import (
     MEMORY_PASSES,
     ONLY_WRITES,
     READS_WHAT_IT_WRITES,

@@ -8,10 +8,10 @@ their gradients back to device 0. Three things are done in PyTorch's place:
 
 ``copies`` -- what PyTorch does in C++, for CUDA alone: tensors get to devices;
 ``in_turn`` -- ``parallel_apply``: replicas compute one after another;
-``streams`` -- the streams that bring parts from the CPU.
+``copy_streams`` -- the streams that bring parts from the CPU.
 
-``choice`` decides which calls are on simulated devices, where there are GPUs
-too, and ``patches`` has all that is changed, in one table.
+``simulated_calls`` decides which calls are on simulated devices, where there
+are GPUs too, and ``patches`` has all that is changed, in one table.
 
 PyTorch broadcasts by NCCL where it can. These are the copies it makes where it
 cannot, one after another from device 0.

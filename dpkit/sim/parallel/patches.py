@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import _functions, comm
 
 from dpkit.sim.changes.change import Patch, added, wrapped
-from dpkit.sim.parallel import choice, streams
+from dpkit.sim.parallel import copy_streams, simulated_calls
 from dpkit.sim.parallel.copies import OF_COMM
 from dpkit.sim.parallel.in_turn import apply_in_turn
 
@@ -29,28 +29,31 @@ _FUNCTIONS = (
 def parallel_patches() -> Iterator[Patch]:
     """Yield the changes."""
     for name, new in OF_COMM.items():
-        wrap = choice.in_place_of(new)
+        wrap = simulated_calls.in_place_of(new)
         if hasattr(torch._C, name):
             yield wrapped(torch._C, name, wrap)
         else:
             yield added(torch._C, name, wrap(None))
     for owner in (comm, torch.cuda.comm):
         for name in _IN_PYTHON:
-            yield wrapped(owner, name, choice.choosing)
+            yield wrapped(owner, name, simulated_calls.choosing)
     for function in _FUNCTIONS:
-        yield wrapped(function, "forward", choice.choosing_static)
-    yield wrapped(_functions, "_get_stream", streams.copying, ["device"])
+        yield wrapped(function, "forward", simulated_calls.choosing_static)
+    yield wrapped(_functions, "_get_stream", copy_streams.copying, ["device"])
     for owner in (_PARALLEL_APPLY, DATA_PARALLEL, nn.parallel):
         yield wrapped(
-            owner, "parallel_apply", choice.in_place_of(apply_in_turn)
+            owner, "parallel_apply", simulated_calls.in_place_of(apply_in_turn)
         )
     for owner in (DATA_PARALLEL, nn.parallel):
-        yield wrapped(owner, "data_parallel", choice.choosing)
-    yield wrapped(nn.DataParallel, "__init__", choice.init_chosen)
-    yield wrapped(nn.DataParallel, "forward", choice.forward_checked)
+        yield wrapped(owner, "data_parallel", simulated_calls.choosing)
+    yield wrapped(nn.DataParallel, "__init__", simulated_calls.init_chosen)
+    yield wrapped(nn.DataParallel, "forward", simulated_calls.forward_checked)
     kind = "_get_available_device_type"
-    yield wrapped(DATA_PARALLEL, kind, choice.kind_for_module, [])
-    yield wrapped(torch._utils, kind, choice.kind_of_numbers, [])
+    yield wrapped(DATA_PARALLEL, kind, simulated_calls.kind_for_module, [])
+    yield wrapped(torch._utils, kind, simulated_calls.kind_of_numbers, [])
     yield wrapped(
-        torch.cuda.nccl, "is_available", choice.nccl_found, ["tensors"]
+        torch.cuda.nccl,
+        "is_available",
+        simulated_calls.nccl_found,
+        ["tensors"],
     )

@@ -93,7 +93,13 @@ def number(value: float) -> str:
 
 
 def box(
-    x: float, y: float, width: float, height: float, fill: str, more: str = ""
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    *,
+    fill: str,
+    more: str = "",
 ) -> str:
     """Draw a rectangle, as SVG text.
 
@@ -111,7 +117,7 @@ def box(
 
 
 def line(
-    x1: float, y1: float, x2: float, y2: float, colour: str, more: str = ""
+    x1: float, y1: float, x2: float, y2: float, *, colour: str, more: str = ""
 ) -> str:
     """Draw a line, as SVG text.
 
@@ -128,7 +134,7 @@ def line(
 
 
 def text(
-    x: float, y: float, words: str, anchor: str = "start", more: str = ""
+    x: float, y: float, words: str, *, anchor: str = "start", more: str = ""
 ) -> str:
     """Write words, as SVG text.
 
@@ -145,7 +151,9 @@ def text(
     return f"<text {at}{more}>{escape(words)}</text>"
 
 
-def quiet_text(x: float, y: float, words: str, anchor: str = "start") -> str:
+def quiet_text(
+    x: float, y: float, words: str, *, anchor: str = "start"
+) -> str:
     """Write words in grey, as SVG text.
 
     Args:
@@ -154,7 +162,7 @@ def quiet_text(x: float, y: float, words: str, anchor: str = "start") -> str:
         words: What is written.
         anchor: What is at x: the "start", "middle" or "end" of the words.
     """
-    return text(x, y, words, anchor, f' fill="{QUIET}"')
+    return text(x, y, words, anchor=anchor, more=f' fill="{QUIET}"')
 
 
 def bold_text(x: float, y: float, words: str) -> str:
@@ -199,7 +207,9 @@ def legend(x: float, y: float, entries: Sequence[Entry]) -> list[str]:
     for row, lined in enumerate(legend_lines(x, entries)):
         for left, (words, fill, more) in lined:
             at = y + 22 * row
-            parts.append(box(left + 0.5, at - 10.5, 13, 11, fill, more))
+            parts.append(
+                box(left + 0.5, at - 10.5, 13, 11, fill=fill, more=more)
+            )
             parts.append(text(left + 19, at, words))
     return parts
 
@@ -239,5 +249,5 @@ def ticks(
         at_most: About how many steps between the numbers there may be.
     """
     scale = (right - left) / (end - start)
-    labels = round_ticks(start, end, at_most)
+    labels = round_ticks(start, end, at_most=at_most)
     return [(left + (float(w) - start) * scale, w) for w in labels]

@@ -244,7 +244,7 @@ def _head(record: Record, entries: Sequence[drawing.Entry]) -> list[str]:
     parts.append(drawing.bold_text(14, 22, label))
     right = drawing.WIDTH - 14
     if drawing.LETTER * len(label + makespan) < drawing.WIDTH - 40:
-        parts.append(drawing.quiet_text(right, 22, makespan, "end"))
+        parts.append(drawing.quiet_text(right, 22, makespan, anchor="end"))
     return parts + drawing.legend(14, 48, entries)
 
 
@@ -275,13 +275,13 @@ def _tracks(rows: Rows, places: Places, scale: Scale) -> list[str]:
         device, stream = names[row]
         width = drawing.WIDTH - RIGHT_MARGIN - scale.left
         ground = "url(#idle)" if row[1] in COMPUTES else drawing.TRACK
-        parts.append(drawing.box(scale.left, y, width, BAR, ground))
+        parts.append(drawing.box(scale.left, y, width, BAR, fill=ground))
         if device:
             top = y - ROW * _above(rows)
             parts.append(drawing.bold_text(14, top + 15, device))
         if stream:
             x = scale.left - 6
-            parts.append(drawing.quiet_text(x, y + 15, stream, "end"))
+            parts.append(drawing.quiet_text(x, y + 15, stream, anchor="end"))
     return parts
 
 
@@ -295,7 +295,7 @@ def _axis(scale: Scale, top: float, bottom: float) -> list[str]:
         left=scale.left,
         right=drawing.WIDTH - RIGHT_MARGIN,
     ):
-        parts.append(drawing.line(x, top - 4, x, bottom, drawing.GRID))
+        parts.append(drawing.line(x, top - 4, x, bottom, colour=drawing.GRID))
         # Words at the right end would reach over the edge.
         half = drawing.LETTER * len(label) / 2
         at = x
@@ -303,7 +303,7 @@ def _axis(scale: Scale, top: float, bottom: float) -> list[str]:
         if x + half > drawing.WIDTH - 4:
             at = drawing.WIDTH - 6
             anchor = "end"
-        parts.append(drawing.quiet_text(at, bottom + 17, label, anchor))
+        parts.append(drawing.quiet_text(at, bottom + 17, label, anchor=anchor))
     return parts
 
 
@@ -329,11 +329,17 @@ def _shape(bar: Bar, x: float, y: float, width: float) -> str:
     # not hide those of the other kind.
     top = y if kind in ("copy", "wait") else y + BAR - height
     if kind != "wait":
-        return drawing.box(x, top, width, height, _fill(kind))
+        return drawing.box(x, top, width, height, fill=_fill(kind))
     if width < FRAMED or height < FRAMED:
-        return drawing.box(x, top, width, height, NARROW)
-    inner = width - 1, height - 1  # half of the frame lies outside
-    return drawing.box(x + 0.5, top + 0.5, *inner, "#ffffff", _outline(kind))
+        return drawing.box(x, top, width, height, fill=NARROW)
+    return drawing.box(  # half of the frame lies outside
+        x + 0.5,
+        top + 0.5,
+        width - 1,
+        height - 1,
+        fill="#ffffff",
+        more=_outline(kind),
+    )
 
 
 def _height(bar: Bar) -> float:
@@ -352,7 +358,9 @@ def _name(
             more = f' class="in-bar" font-size="11" fill="{fill}"'
             if kind in HALOS:  # no stripes behind the letters
                 more += f' stroke="{HALOS[kind]}" {drawing.HALO}'
-            return [drawing.text(middle, y + 14, name, "middle", more)]
+            return [
+                drawing.text(middle, y + 14, name, anchor="middle", more=more)
+            ]
     return []
 
 

@@ -86,26 +86,34 @@ def _head(device: str, label: str, peak: int) -> list[str]:
     name = drawing.cut(f"memory of {device}", 30)
     return [
         drawing.bold_text(14, 22, name),
-        drawing.quiet_text(PLOT_RIGHT, 22, f"peak {show_memory(peak)}", "end"),
         drawing.quiet_text(
-            PLOT_RIGHT, HEIGHT - 8, drawing.cut(label, 44), "end"
+            PLOT_RIGHT, 22, f"peak {show_memory(peak)}", anchor="end"
+        ),
+        drawing.quiet_text(
+            PLOT_RIGHT, HEIGHT - 8, drawing.cut(label, 44), anchor="end"
         ),
     ]
 
 
 def _axes(top: float) -> list[str]:
     unit, name = memory_unit(int(top))
-    parts = [drawing.quiet_text(PLOT_LEFT - 6, PLOT_TOP - 8, name, "end")]
+    parts = [
+        drawing.quiet_text(PLOT_LEFT - 6, PLOT_TOP - 8, name, anchor="end")
+    ]
     for y, label in drawing.ticks(
         0, top / unit, PLOT_BOTTOM, PLOT_TOP, at_most=4
     ):
-        parts.append(drawing.line(PLOT_LEFT, y, PLOT_RIGHT, y, drawing.GRID))
-        parts.append(drawing.quiet_text(PLOT_LEFT - 6, y + 4.5, label, "end"))
+        parts.append(
+            drawing.line(PLOT_LEFT, y, PLOT_RIGHT, y, colour=drawing.GRID)
+        )
+        parts.append(
+            drawing.quiet_text(PLOT_LEFT - 6, y + 4.5, label, anchor="end")
+        )
     label = "allocations and releases, in order"
     middle = (PLOT_LEFT + PLOT_RIGHT) / 2
     return [
         *parts,
-        drawing.quiet_text(middle, PLOT_BOTTOM + 19, label, "middle"),
+        drawing.quiet_text(middle, PLOT_BOTTOM + 19, label, anchor="middle"),
     ]
 
 
@@ -152,7 +160,9 @@ def _peak(totals: Sequence[int], top: float) -> list[str]:
     y = _y(totals[column], top)
     dashed = ' stroke-dasharray="2 3"'
     return [
-        drawing.line(PLOT_LEFT, y, PLOT_RIGHT, y, drawing.INK, dashed),
+        drawing.line(
+            PLOT_LEFT, y, PLOT_RIGHT, y, colour=drawing.INK, more=dashed
+        ),
         f'<circle cx="{drawing.number(x)}" cy="{drawing.number(y)}" r="4" '
         f'fill="#ffffff" stroke="{drawing.INK}" stroke-width="2"/>',
     ]

@@ -43,7 +43,7 @@ def computed_over_counted(group: Group, length: int, direction: str) -> float:
     side = block_side(
         group["kernel"], direction == "backward", group["head_size"]
     )
-    return num_scores(length, length, side) / (length**2 / 2)
+    return num_scores(length, length, side=side) / (length**2 / 2)
 
 
 def counted_flops(group: Group, length: int, direction: str) -> float:

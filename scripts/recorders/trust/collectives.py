@@ -79,7 +79,9 @@ def _ring(num_bytes: float) -> Chain:
 def _h200_seconds(record: Mapping[str, Any], table: str) -> dict[float, float]:
     rates = record["tables"][table]["bus_gigabytes_per_second"]
     return {
-        int(n): seconds_at("allreduce", 8, int(n), 1e9 * rate)
+        int(n): seconds_at(
+            "allreduce", 8, num_bytes=int(n), bytes_per_second=1e9 * rate
+        )
         for n, rate in rates.items()
     }
 

@@ -88,8 +88,15 @@ def orders(record: Mapping[str, Any], gpus: Any) -> Iterator[Decision]:
     """Ask which of five cuts is the fastest, where the paper says it."""
     for figure in record["orders"]["figures"]:
         layers, hidden, heads = figure["sizes"]
-        sizes = layers, hidden, heads, WORDS, SEQUENCE
-        network = Planned(*sizes, fused=False, dtype="float16")
+        network = Planned(
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            vocabulary=WORDS,
+            sequence=SEQUENCE,
+            fused=False,
+            dtype="float16",
+        )
         for batch in figure["batches"]:
             case = Case(network, batch, gpus(64, "a100"))
             seconds = {

@@ -125,7 +125,9 @@ def step_seconds(
         at_end = action.stage == 0, action.stage == stages - 1
         return total + sum(e[number] for e, at in zip(ends, at_end) if at)
 
-    schedule = by_name(name, model.pipeline, stages, count)
+    schedule = by_name(
+        name, model.pipeline, num_stages=stages, num_micro_batches=count
+    )
     done = times(schedule, seconds).values()
     return max(end for _, end in done) + optimizer_seconds(model)
 

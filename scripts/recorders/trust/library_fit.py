@@ -10,7 +10,12 @@ from pathlib import Path
 
 from dpkit.least_squares import fit_two
 from dpkit.plans import library_seconds
-from dpkit.plans.library import BASE_SECONDS, PROTOCOLS, Route, passes_a_port
+from dpkit.plans.library_costs import (
+    BASE_SECONDS,
+    PROTOCOLS,
+    Route,
+    passes_a_port,
+)
 from dpkit.sim.hardware import LINKS, Cluster, cluster
 
 PASSES = 10  # by then each size has its way

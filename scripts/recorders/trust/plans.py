@@ -101,8 +101,15 @@ def sharded(
 ) -> Iterator[Comparison]:
     """Compare what was trained with ZeRO-3 alone, on cards of a kind."""
     for name, count, b, batch, rate, again in record[accelerator]:
-        sizes = *record["sizes"][name], record["vocabulary"]
-        model = Planned(*sizes, record["sequence"], dropout=False)
+        layers, hidden, heads = record["sizes"][name]
+        model = Planned(
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            vocabulary=record["vocabulary"],
+            sequence=record["sequence"],
+            dropout=False,
+        )
         recompute = "full" if again else "none"
         layout = Layout(count, 1, 1, b, 1, recompute, zero=3)
         where = gpus(count, accelerator)

@@ -47,6 +47,19 @@ def test_tests_of_the_library_borrow_nothing(name):
 
 
 @pytest.mark.parametrize(
+    ("part", "above"), [("sim", "kit"), ("sim", "runs"), ("kit", "runs")]
+)
+def test_tests_of_a_part_borrow_nothing_from_above(part, above):
+    named = re.compile(rf"\btests[./]{above}\b")
+    borrowing = [
+        path.name
+        for path in sorted((TESTS / part).glob("*.py"))
+        if named.search(path.read_text("utf-8"))
+    ]
+    assert borrowing == []
+
+
+@pytest.mark.parametrize(
     ("source", "what"),
     [
         ("from dpbook.common import plots", "dpbook"),

@@ -1,8 +1,9 @@
-"""Which kernel CUDA takes for attention.
+"""Which kernel takes a call of attention: CUDA's, and the CPU's.
 
-PyTorch asks each of its kernels whether it can compute a call, and takes the
-first one that can. If none can, it composes attention of products and a
-softmax. The order is in ``sim.hardware.fused_attention``. The conditions::
+On CUDA PyTorch asks each of its kernels whether it can compute a call, and
+takes the first one that can. If none can, it composes attention of products
+and a softmax. The order is in ``sim.hardware.fused_attention``. The
+conditions, in the order in which each kernel's function has them::
 
     what has to hold         flash         efficient      cudnn
     compute capability       from 8.0      from 5.0       from 8.0
@@ -12,6 +13,8 @@ softmax. The order is in ``sim.hardware.fused_attention``. The conditions::
     a mask                   none          any            one without gradient
     dropout                  any           any            a multiple of 1/16
     size of a head, at most  256           any            256; see _cudnn
+
+The CPU has one kernel, and torch itself is asked whether it takes a call.
 
 Source:
     PyTorch, aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (commit
@@ -27,6 +30,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from dpkit.sim.hardware.fused_attention import LEAST_FLASH, kernel_order
+from dpkit.sim.operators.operations import aten
 
 SIXTEEN_BITS = (torch.float16, torch.bfloat16)
 NEWEST = (12, 1)
@@ -34,7 +38,10 @@ Capability = tuple[int, int]  # the compute capability of a card
 
 
 class AttentionCall(NamedTuple):
-    """What a kernel is asked for; queries are (b, heads, length, size)."""
+    """What attention is computed from; queries are (b, heads, length, size).
+
+    A kernel is chosen by it, and the values are computed from it.
+    """
 
     query: Tensor
     key: Tensor
@@ -42,7 +49,8 @@ class AttentionCall(NamedTuple):
     mask: Tensor | None
     dropout_p: float
     is_causal: bool
-    grouped: bool  # whether heads of queries share one of keys
+    scale: float | None  # of the scores; None: 1 / √size
+    grouped: bool  # whether heads of queries may share one of keys
 
     @property
     def trains(self) -> bool:
@@ -86,21 +94,35 @@ def _fits_any(call: AttentionCall) -> bool:
     return heads == of_keys or shared
 
 
+def is_one_kernel_on_cpu(call: AttentionCall) -> bool:
+    """Return whether PyTorch's CPU computes tensors on it in one kernel."""
+    choice = aten._fused_sdp_choice(
+        *call[:6], scale=call.scale, enable_gqa=call.grouped
+    )
+    return bool(choice == SDPBackend.FLASH_ATTENTION.value)
+
+
 def _flash(call: AttentionCall, card: Capability) -> bool:
-    query, key, value, mask = call[:4]
+    query, key, value = call[:3]
     size = query.shape[-1]
-    if call.is_causal and query.shape[-2] != key.shape[-2]:
-        return False  # its mask would begin at the last query and key
-    if card in ((8, 6), (8, 9), (12, 0), (12, 1)) and call.trains:
-        if size > 192 and (call.dropout_p or size <= 224):
-            return False
     return (
         LEAST_FLASH <= card <= NEWEST
-        and mask is None
         and query.dtype in SIXTEEN_BITS
+        # With more keys its mask would begin at the last query and key.
+        and (not call.is_causal or query.shape[-2] == key.shape[-2])
+        and call.mask is None
         and size == key.shape[-1] == value.shape[-1] <= 256
+        and (not call.trains or _has_flash_backward(call, card))
         and _has_dense_rows(call)
     )
+
+
+def _has_flash_backward(call: AttentionCall, card: Capability) -> bool:
+    """Return whether a card's blocks have memory for backward."""
+    size = call.query.shape[-1]
+    if card not in ((8, 6), (8, 9), (12, 0), (12, 1)) or size <= 192:
+        return True
+    return size > 224 and not call.dropout_p
 
 
 def _efficient(call: AttentionCall, card: Capability) -> bool:
