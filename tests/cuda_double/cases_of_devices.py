@@ -106,6 +106,25 @@ def case_gru() -> bool:
     return recurrent(nn.GRU) < 1e-6
 
 
+def case_rms_norm() -> bool:
+    torch.manual_seed(0)
+    values = torch.randn(5, 3, 4, 2)
+    for shape in ((2,), (4, 2), (5, 3, 4, 2)):
+        on_cpu = nn.RMSNorm(shape)
+        nn.init.normal_(on_cpu.weight)
+        on_gpu = copy.deepcopy(on_cpu).to(ONE)
+        here, there = (
+            values.to(d, copy=True).requires_grad_() for d in ("cpu", ONE)
+        )
+        on_cpu(here).sin().sum().backward()
+        on_gpu(there).sin().sum().backward()
+        if largest_difference(on_cpu, on_gpu) > 1e-5:
+            return False
+        if not torch.allclose(here.grad, there.grad.cpu(), atol=1e-6):
+            return False
+    return True
+
+
 def case_attention() -> bool:
     torch.manual_seed(0)
     x = [torch.randn(2, 3, 5, 4) for _ in range(3)]

@@ -18,6 +18,7 @@ def outcomes(outcomes_of: Any) -> dict[str, Any]:
         ("data_parallel", ["cuda:0", True, True]),
         ("lstm", True),
         ("gru", True),
+        ("rms_norm", True),
         ("attention", True),
         (
             "attention_keeps_its_switches",

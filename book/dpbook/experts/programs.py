@@ -10,6 +10,7 @@ from torch.distributed._functional_collectives import (
 )
 from torch.distributed.device_mesh import init_device_mesh
 
+from dpkit import devices
 from dpkit.experts import (
     Counts,
     Routing,
@@ -56,15 +57,22 @@ def all_experts(
 
 
 def step_on_one_device(k: int, capacity: int | None) -> list[Tensor]:
-    """Return outputs and gradients of a step with the tokens of k ranks."""
+    """Return outputs and gradients of a step with the tokens of k ranks.
+
+    They are computed on one device, and returned on the CPU.
+    """
+    (device,) = devices(1)
     router, experts = make_layer()
+    for module in (router, *experts):
+        module.to(device)
     outputs = []
-    for x in make_tokens(k):  # an expert has room for tokens of each rank
+    # One rank after the other: an expert has room for tokens of each.
+    for x in make_tokens(k).to(device):
         routing = route_tokens(router(x), TOP, capacity)
         outputs.append(all_experts(x, routing, experts))
     torch.cat(outputs).square().sum().backward()
     return [
-        torch.cat(outputs).detach(),
+        torch.cat(outputs).detach().cpu(),
         gradients(router),
         *(gradients(expert) for expert in experts),
     ]

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbook.long_sequences.runs import Attention, attention_of
+from dpkit import devices
 from dpkit.processes import rank_device
 from dpkit.sequence import (
     BY_PRODUCTS,
@@ -61,9 +62,10 @@ def largest_difference(
     ranks: list[list[Tensor]], way: str, causal: bool
 ) -> float:
     """Return how far what all ranks have is from one device's attention."""
-    *three, gradient = whole()
+    (device,) = devices(1)
+    *three, gradient = (x.to(device) for x in whole())
     one = attention_of("one device", causal)
-    expected = with_gradients(one, three, gradient)
+    expected = [x.cpu() for x in with_gradients(one, three, gradient)]
     balanced = way == "balanced ring"
     return max(
         float((join_sequence(parts, 2, balanced) - x).abs().max())
@@ -128,9 +130,12 @@ def loss_of(scores: Tensor, targets: Tensor) -> Tensor:
 
 def gradients_of_one_device() -> list[Tensor]:
     """Return the gradients of all parameters, of the whole sequences."""
+    (device,) = devices(1)
     model, tokens, targets = example()
-    loss_of(model(tokens, torch.arange(LENGTH)), targets).backward()
-    return [p.grad for p in model.parameters() if p.grad is not None]
+    model = model.to(device)
+    scores = model(tokens.to(device), torch.arange(LENGTH, device=device))
+    loss_of(scores, targets.to(device)).backward()
+    return [p.grad.cpu() for p in model.parameters() if p.grad is not None]
 
 
 def step_in_parts(

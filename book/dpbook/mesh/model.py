@@ -62,10 +62,12 @@ class Rotary(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Compute the angle of each position and pair."""
-        positions, pairs = (
-            torch.arange(n, device=self.cos.device) for n in self.shape
-        )
+        """Compute the angle of each position and pair.
+
+        The CPU does, wherever the model is: the last bits of a GPU's sines
+        are others, and the layouts would differ by them.
+        """
+        positions, pairs = (torch.arange(n, device="cpu") for n in self.shape)
         speeds = THETA ** (-pairs / self.shape[1])
         angles = positions[:, None] * speeds
         self.cos.copy_(angles.cos())

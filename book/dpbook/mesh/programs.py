@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 from dpbook.mesh.layouts import Layout
 from dpbook.mesh.model import Llama, Sizes, loss_of
 from dpbook.mesh.training import Trainer, whole_tensor
+from dpkit import devices
 
 # DTensor warns where it sends along two dimensions, one after the other.
 logging.getLogger("torch.distributed.tensor._redistribute").setLevel("ERROR")
@@ -46,9 +47,10 @@ def learn_on_one_device(
     sizes: Sizes = SMALL, steps: int = 3, clip: float = 0.0
 ) -> Learned:
     """Take some steps without any engine."""
-    model = new_model(sizes)
+    (device,) = devices(1)
+    model = new_model(sizes).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE)
-    tokens, targets = text(sizes)
+    tokens, targets = (x.to(device) for x in text(sizes))
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -58,7 +60,7 @@ def learn_on_one_device(
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         losses.append(loss.item())
-    parameters = {n: p.detach() for n, p in model.named_parameters()}
+    parameters = {n: p.detach().cpu() for n, p in model.named_parameters()}
     return Learned(losses, parameters)
 
 
@@ -110,8 +112,9 @@ def norm_of(tensors: Iterable[Tensor]) -> float:
 
 def whole_norm(sizes: Sizes = SMALL) -> float:
     """Return the norm of the first gradients on one device."""
-    model = new_model(sizes)
-    tokens, targets = text(sizes)
+    (device,) = devices(1)
+    model = new_model(sizes).to(device)
+    tokens, targets = (x.to(device) for x in text(sizes))
     loss_of(model(tokens), targets).backward()
     grads = [p.grad for p in model.parameters() if p.grad is not None]
     return norm_of(grads)

@@ -134,15 +134,16 @@ def sgd(params: list[Tensor]) -> torch.optim.Optimizer:
 
 
 def train_on_one_device(first: int, last: int) -> Tensor:
-    """Return what one device makes of the same steps."""
-    net = nn.Sequential(*small_blocks())
+    """Take the same steps on one device; return parameters as from a rank."""
+    (device,) = devices(1)
+    net = nn.Sequential(*small_blocks()).to(device)
     optimizer = adam(list(net.parameters()))
     for step in range(first, last):
-        X, y = batch(step)
+        X, y = (x.to(device) for x in batch(step))
         optimizer.zero_grad()
         torch.autograd.backward(F.mse_loss(net(X), y))
         optimizer.step()
-    return torch.cat([p.detach().flatten() for p in net.parameters()])
+    return torch.cat([p.detach().cpu().flatten() for p in net.parameters()])
 
 
 def save(

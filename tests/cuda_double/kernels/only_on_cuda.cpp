@@ -4,7 +4,9 @@
 // Shapes: N examples, C channels, H hidden units, W ranks.
 #include "only_on_cuda.h"
 
+#include <array>
 #include <tuple>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <torch/library.h>
@@ -115,6 +117,30 @@ Tensor backward_elemt(
   return dx.to(x.dtype());
 }
 
+// --- the gradients of RMSNorm ----------------------------------------------
+
+// y = x * rstd * weight, where rstd is 1 / sqrt(mean of x^2 + eps) over the
+// last axes, as many as the shape has. rstd has length 1 along these.
+Tensors2 rms_norm_backward(
+    const Tensor& dy, const Tensor& x, at::IntArrayRef shape,
+    const Tensor& rstd, const OptionalTensor& weight,
+    std::array<bool, 2> wanted) {
+  int64_t rows = x.dim() - static_cast<int64_t>(shape.size());
+  std::vector<int64_t> outer, inner;
+  for (int64_t axis = 0; axis < x.dim(); ++axis)
+    (axis < rows ? outer : inner).push_back(axis);
+  Tensor normed = in_float(x) * rstd;
+  Tensor d_normed = in_float(dy);
+  Tensor d_weight = d_normed * normed;
+  if (is_given(weight)) d_normed = d_normed * in_float(*weight);
+  Tensor slope = (d_normed * normed).mean(inner, /*keepdim=*/true);
+  Tensor dx = rstd * (d_normed - normed * slope);
+  if (!outer.empty()) d_weight = d_weight.sum(outer);
+  return {
+      wanted[0] ? dx.to(x.dtype()) : Tensor(),
+      wanted[1] && is_given(weight) ? d_weight.to(weight->dtype()) : Tensor()};
+}
+
 // --- dropout ---------------------------------------------------------------
 
 Tensors2 dropout(
@@ -205,6 +231,7 @@ void register_only_on_cuda(torch::Library& library) {
   library.impl("batch_norm_elemt", &elemt);
   library.impl("batch_norm_backward_reduce", &backward_reduce);
   library.impl("batch_norm_backward_elemt", &backward_elemt);
+  library.impl("_fused_rms_norm_backward", &rms_norm_backward);
   library.impl("native_dropout", &dropout);
   library.impl("_thnn_fused_lstm_cell", &fused_lstm_cell);
   library.impl(
