@@ -150,6 +150,9 @@ def become(make, *arguments):
     return exchange
 
 
+OWN_SOCKET = stat.S_IFSOCK | 0o600  # its owner may open it, in principle
+
+
 def link_to_a_pipe(path):
     pipe = path.with_name(f"pipe of {path.name}")
     os.mkfifo(pipe)
@@ -167,7 +170,7 @@ def link_to_a_pipe(path):
         (lambda path: ZipFile(path, "w").close(), "not a checkpoint (torch."),
         (become(Path.mkdir), "not a regular file, but a folder"),
         (become(os.mkfifo), "not a regular file, but a named pipe"),
-        (become(os.mknod, stat.S_IFSOCK), "cannot be read (why: No such dev"),
+        (become(os.mknod, OWN_SOCKET), "cannot be read (why: No such dev"),
         (become(link_to_a_pipe), "not a regular file, but a named pipe"),
         # /dev/zero is one as well, and its reader would take all memory.
         (become(Path.symlink_to, os.devnull), "not a regular file, but a dev"),
