@@ -73,7 +73,7 @@ MARKS  := not cuda and not weekly
 # pages of 4 KB, LeNet scores images in twice the time.
 ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304 \
   THP_MEM_ALLOC_ENABLE=1
-# As many workers as the machine has cores and memory for
+# One worker more than the machine has cores, if it has the memory
 # (tests/running/workers.py). Each takes one file at a time, the longest first,
 # or in an order that is shuffled by SHUFFLE=seed (tests/running/order.py). One
 # test that failed is tried again (tests/running/second_try.py).

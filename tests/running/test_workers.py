@@ -34,9 +34,9 @@ def machine(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("cores", "gigabytes", "expected"),
     [
-        (1, 20, 1),
-        (2, 20, 2),
-        (16, 100, 16),
+        (1, 20, 2),
+        (2, 20, 3),
+        (16, 100, 17),
         (8, 5.1, 2),  # a laptop of 8 GB, when a browser is open
         (8, 1.0, 1),
     ],
@@ -51,11 +51,11 @@ def test_cores_and_memory_limit_the_workers(
 def test_a_container_has_fewer_cores(machine):
     own = machine(16, 100)
     (own / "cpu.max").write_text("max 100000\n")
-    assert workers.count_workers() == 16
+    assert workers.count_workers() == 17
     (own.parent / "cpu.max").write_text("350000 100000\n")
-    assert workers.count_workers() == 3
+    assert workers.count_workers() == 4
     (own / "cpu.max").write_text("50000 100000\n")
-    assert workers.count_workers() == 1
+    assert workers.count_workers() == 2
 
 
 def test_a_container_has_less_memory(machine):
@@ -72,7 +72,7 @@ def test_a_container_has_less_memory(machine):
 def test_without_control_groups(machine, tmp_path):
     machine(2, 20)
     (tmp_path / "cgroup").unlink()
-    assert workers.count_workers() == 2
+    assert workers.count_workers() == 3
 
 
 def test_pytest_asks_for_the_number(pytester, monkeypatch):
