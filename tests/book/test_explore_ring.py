@@ -148,7 +148,7 @@ def ring_on_clock(k, balanced, alone, hop):
 @pytest.mark.parametrize("k", [2, 3, 5])
 @pytest.mark.parametrize("hop", [0.0, 0.5, 4.0, 20.0])
 def test_steps_end_when_they_do_on_a_free_clock(balanced, k, hop):
-    """In seconds of which the clock's picoseconds are a 10⁻¹²."""
+    """A step lasts seconds, and the clock rounds to picoseconds."""
     alone = 30.0
     found = ring_on_clock(k, balanced, alone, hop)
     told = {

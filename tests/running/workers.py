@@ -1,4 +1,4 @@
-"""How many workers run the tests: the cores and one, if the memory is enough.
+"""How many workers run the tests: one more than cores, if memory is enough.
 
 A worker often waits: for processes that start, for ranks that end, for a limit
 of time. On two cores, three workers take two thirds of the time of two.

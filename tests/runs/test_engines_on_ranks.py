@@ -115,12 +115,9 @@ def names_of(spans):
 
 
 def call_functional():
-    (
-        functional.all_reduce(
-            torch.ones(3, device="sim"), "sum", dist.group.WORLD
-        )
-        + 0
-    )
+    x = torch.ones(3, device="sim")
+    total = functional.all_reduce(x, "sum", dist.group.WORLD)
+    return total + 0  # which waits for it
 
 
 def train_sharded():
