@@ -94,18 +94,16 @@ def needed(code: str, earlier: Iterable[str]) -> str:
         earlier: The code of the cells before it, the first one first.
     """
     statements = [
-        (ast.unparse(node), ast.get_source_segment(cell, node), node)
-        for cell in earlier
-        for node in ast.parse(cell).body
+        (cell, node) for cell in earlier for node in ast.parse(cell).body
     ]
     names = used_names(code)
     kept: list[str] = []
     # From the last one to the first: a name is what it was bound to last.
-    for text, source, node in reversed(statements):
+    for cell, node in reversed(statements):
         bound = bound_names(node)
-        if bound & names and source:
-            names = (names - bound) | used_names(text)
-            kept.insert(0, source)
+        if bound & names:
+            names = (names - bound) | used_names(ast.unparse(node))
+            kept.insert(0, ast.get_source_segment(cell, node) or "")
     return joined(kept)
 
 
