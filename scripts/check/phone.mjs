@@ -50,7 +50,9 @@ async function smallLetters(least) {
     if (sizes.length) note(svg, Math.min(...sizes));
   }
   for (const image of document.querySelectorAll("main img[src$='.svg']")) {
-    const text = await (await fetch(image.src)).text();
+    const reply = await fetch(image.src);
+    if (!reply.ok) continue; // the check of links tells of it
+    const text = await reply.text();
     const svg = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
     const scale = image.clientWidth / svg.viewBox.baseVal.width;
     const drawn = [...text.matchAll(/scale\((0\.\d+) -0\.\d+\)/g)]

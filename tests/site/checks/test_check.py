@@ -198,6 +198,19 @@ def test_what_is_planted_is_found_and_nothing_else(
     assert len(found) == len(expected), found
 
 
+def test_a_drawing_that_is_missing_does_not_end_the_looks(
+    check_pages, tmp_path
+):
+    page = PAGE.replace(END, f'<img src="../gone.svg" alt="Gone">{END}')
+    build(tmp_path, {"one": page, "two": PAGE})
+    status, said = check_pages(tmp_path, "links", "looks")
+    assert status == 1
+    assert (
+        "links: book/one.html [book/one.md]: leads nowhere: /gone.svg" in said
+    )
+    assert any(line.startswith("looks: ") for line in said)
+
+
 def test_who_comes_to_a_figure_and_sees_parts_jump_is_told(said_by):
     # When a browser draws a small page is chance; so the rows are given.
     source = f"""
