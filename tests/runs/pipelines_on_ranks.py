@@ -39,6 +39,17 @@ def stages_of(rank, k, schedule):
     return [rank, second], 2 * k
 
 
+def num_races(schedule):
+    """Return how many races PyTorch itself has on two ranks.
+
+    In torch 2.11 a stage first receives a number from each neighbour, both in
+    one tensor, whose value nobody reads. In a V one neighbour is on the same
+    rank, so the two messages take different streams.
+    """
+    has_both = hasattr(pipelining.PipelineStage, "_get_init_p2p_neighbors_ops")
+    return 2 if has_both and schedule in V_SHAPED else 0
+
+
 def parts(k, num_stages):
     """Cut the layers into stages; a layer keeps its number in its name."""
     layers = list(transformer(2 * k - 3).named_children())
