@@ -375,10 +375,10 @@ grade: $(READY)  ## grade notebooks, FILES="a.ipynb b.ipynb", of an assignment, 
 	@$(ONE) $(PY) scripts/teaching/grade_assignment.py "$(FOLDER)" $(FILES)
 
 # Each exercise, with its solution, its stub and its wrong answers, by both
-# graders.
+# graders. They are in one file, whose tests all workers share.
 on-assignments: $(OTTER)/ready
 	$(ON_SIM) $(ONE) PYTHONPATH=$(CURDIR):$(CURDIR)/book \
-	  $(OTTER)/bin/python -m pytest $(SHARED) \
+	  $(OTTER)/bin/python -m pytest $(SHARED) --dist load \
 	  $(or $(FILES),tests/packages/graded_assignments.py)
 
 $(RELEASE)/ready: scripts/owner/release_requirements.txt
