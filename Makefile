@@ -403,7 +403,8 @@ else
 endif
 
 # With SINCE=commit, style and workflows are checked where files differ from it.
-CHANGED = $(shell git diff --name-only --diff-filter=d "$(SINCE)")
+CHANGED = $(shell git diff --name-only --diff-filter=d "$(SINCE)"; \
+  git ls-files --others --exclude-standard)
 STYLED  = $(if $(SINCE),$(filter %.py %.ipynb,$(CHANGED)) conftest.py,.)
 lint: $(READY)  ## check style (notebooks too), types, words and workflows
 	$(PY) -m ruff format --check $(STYLED)

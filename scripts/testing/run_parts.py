@@ -91,6 +91,12 @@ def run(part: Part, folder: Path) -> bool:
     return done.returncode == 0
 
 
+def flaky_in(part: Part, folder: Path) -> list[str]:
+    """Return the lines with which runs of a part have named a flaky test."""
+    text = (folder / f"{part.name}.txt").read_text("utf-8", errors="replace")
+    return [line for line in text.splitlines() if line.startswith("flaky: ")]
+
+
 def main(names: list[str]) -> int:
     """Run parts and say how each ended; return whether all have passed."""
     folder = KEPT / files_now()
@@ -113,6 +119,8 @@ def main(names: list[str]) -> int:
         how = "FAILED" if part.name in failed else "passed"
         minutes = (time.monotonic() - start) / 60
         tqdm.write(f"{part.name}: {how}, {minutes:.1f} min ({part.run})")
+        for line in flaky_in(part, folder):
+            tqdm.write(f"{part.name}: {line}")
     shown = folder.relative_to(ROOT)
     print(f"parts passed: {len(passed)}, failed: {failed}; printed: {shown}")
     return 1 if failed else 0

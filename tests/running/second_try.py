@@ -9,7 +9,8 @@ tried again. All cells of a chapter count as one test, because each needs those
 above it.
 
 For ``make test-report``, ``_build/test-run.json`` keeps which files each
-worker has run, in which order, and how to run them again.
+worker has run, in which order, and how to run them again. The flaky tests of
+several runs are in ``_build/flaky.txt``: ``.ci/run`` fails if there are two.
 """
 
 import json
@@ -82,6 +83,9 @@ class SecondTry:
         folder.mkdir(exist_ok=True)
         text = json.dumps(kept, indent=1)
         (folder / "test-run.json").write_text(text, encoding="utf-8")
+        if self.flaky:
+            with (folder / "flaky.txt").open("a", encoding="utf-8") as file:
+                print(self.flaky, file=file)
 
     def try_again(self, session: pytest.Session) -> None:
         """Run its file, alone and then after those before it."""

@@ -180,6 +180,8 @@ def test_a_flaky_test_hides_no_unlisted_skip(pytester, run_tests, monkeypatch):
     assert "test_b.py::test: a whim" in text
     assert "could not import 'nowhere_at_all'" in text
     assert result.stdout.lines[-1] == "flaky: test_a.py::test"
+    named = pytester.path / "_build" / "flaky.txt"
+    assert named.read_text() == "test_a.py::test\n"
 
 
 @pytest.fixture

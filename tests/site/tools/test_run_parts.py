@@ -1,6 +1,7 @@
 """The parts of `make test-all`: all that can be run stands in one of them."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,33 @@ def test_each_file_of_tests_is_run_by_a_part():
     assert unrun(names, given) == []
 
 
+def weekly_words(printed):
+    """Return the words of commands that do not leave out the mark weekly."""
+    lines = printed.replace("\\\n", " ").splitlines()
+    chosen = [line for line in lines if "not weekly" not in line]
+    return set(" ".join(chosen).replace('"', "").split())
+
+
+def test_what_runs_each_week_alone_is_run_by_a_part():
+    words = set().union(*(weekly_words(would_run(part)) for part in PARTS))
+    given = {word for word in words if word.startswith("tests/")}
+    files = [
+        file.relative_to(ROOT)
+        for file in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"mark\.weekly|few_of\(", file.read_text("utf-8"))
+    ]
+    assert len(files) > 10
+    assert unrun(files, given) == []
+
+
+def test_a_command_without_weekly_tests_is_not_counted():
+    printed = (
+        'pytest -m "not weekly" \\\n tests/a\npytest -m "not cuda" tests/b'
+    )
+    assert "tests/a" not in weekly_words(printed)
+    assert "tests/b" in weekly_words(printed)
+
+
 def test_a_file_that_no_part_runs_is_named():
     files = [Path("tests/sim/test_a.py"), Path("tests/new/test_b.py")]
     assert unrun(files, ["tests/sim", "book"]) == [files[1]]
@@ -80,7 +108,8 @@ def test_an_unknown_part_is_refused():
 
 def test_it_goes_on_where_it_was_stopped(tmp_path, monkeypatch, capsys):
     ran = tmp_path / "ran"
-    table = [Part(x, f"echo {x} >> {ran}; [ {x} = a ]", "") for x in "ab"]
+    command = "echo {0} >> {1}; echo flaky: {0}1; [ {0} = a ]"
+    table = [Part(x, command.format(x, ran), "") for x in "ab"]
     monkeypatch.setattr(run_parts, "read_parts", lambda: table)
     monkeypatch.setattr(run_parts, "files_now", lambda: tmp_path.name)
     monkeypatch.setattr(run_parts, "ROOT", tmp_path)
@@ -88,4 +117,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, monkeypatch, capsys):
     for _ in range(2):
         assert run_parts.main([]) == 1
     assert ran.read_text().split() == ["a", "b", "b"]
-    assert "b: FAILED" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "b: FAILED" in said.out
+    lines = said.out.splitlines()
+    assert (lines.count("a: flaky: a1"), lines.count("b: flaky: b1")) == (1, 2)
