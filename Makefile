@@ -80,7 +80,9 @@ ONE    := OMP_NUM_THREADS=1 MALLOC_MMAP_THRESHOLD_=4194304 \
 SHARED = -n auto --dist loadscope --no-loadscope-reorder \
   $(if $(SHUFFLE),--shuffle="$(SHUFFLE)") --junitxml=_build/test-run.xml
 UNITS  = $(PYTEST) $(SHARED) --doctest-modules -m "$(MARKS)"
-NBVAL  := --nbval-current-env --nbval-kernel-name=python3
+# On a busy machine a kernel may need more than the minute that nbval gives it.
+NBVAL  := --nbval-current-env --nbval-kernel-name=python3 \
+  --nbval-kernel-startup-timeout=1200
 # A driver of GPUs makes such files. To ask torch instead takes seconds.
 HAS_DRIVER := ls /dev /proc/driver 2>/dev/null | grep -Eq '^(nvidia|nvhost|dxg|kfd)'
 # In a few seconds: can the tests run here at all? Can they use the GPUs?

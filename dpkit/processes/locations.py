@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+from dpkit.processes.run_clock import RunClock, read_uses
 from dpkit.processes.starting import Process
 
 # So often that less than a hundredth of the rank's time goes to it.
@@ -186,12 +187,13 @@ def ask(processes: Mapping[Process, Path], seconds: float) -> None:
     Args:
         processes: Process of a rank -> the file that it writes into.
         seconds: How long to wait at most until all files have something in
-            them.
+            them, of the time that the machine has for these ranks.
     """
     for process in processes:
         process.send_signal(signal.SIGUSR1)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    pids = [process.pid for process in processes]
+    clock = RunClock(lambda: read_uses(pids))
+    while clock.seconds() < seconds:
         time.sleep(0.02)
         if all(path.stat().st_size for path in processes.values()):
             time.sleep(0.02)  # the rest of a stack

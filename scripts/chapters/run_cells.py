@@ -10,6 +10,7 @@ from nbval.kernel import CURRENT_ENV_KERNEL_NAME, NbvalKernelspecManager
 from traitlets import default
 
 SECONDS_PER_CELL = 600
+SECONDS_TO_START = 1200  # a kernel, on a machine that does much else
 
 
 def kernel_environment() -> dict[str, str]:
@@ -41,6 +42,7 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
         kernel_manager_class=ThisPython,
         extra_arguments=["--log-level=ERROR"],
         timeout=SECONDS_PER_CELL,
+        startup_timeout=SECONDS_TO_START,
         record_timing=False,
         shutdown_kernel="immediate",  # as nbval does; seconds less
         resources={"metadata": {"path": str(folder)}},

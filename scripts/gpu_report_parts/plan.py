@@ -14,7 +14,10 @@ SLOWER = 4
 LIMIT = 570
 PYTHON = (sys.executable,)
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no")
-NBVAL = ("--nbval-lax", "--nbval-current-env", "--nbval-kernel-name=python3")
+NBVAL = (
+    "--nbval-lax", "--nbval-current-env", "--nbval-kernel-name=python3",
+    "--nbval-kernel-startup-timeout=1200",
+)  # fmt: skip
 # What two GPUs can show and one cannot: the checks of two_gpus.
 PAIRS = ("data-parallel", "wrapper", "evaluation", "collectives", "ddp")
 

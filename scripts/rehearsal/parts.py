@@ -11,7 +11,10 @@ PYTEST = (
     sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
     "--color=no",
 )  # fmt: skip
-NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
+NBVAL = (
+    "--nbval", "--nbval-current-env", "--nbval-kernel-name=python3",
+    "--nbval-kernel-startup-timeout=1200",
+)  # fmt: skip
 # What a double has no numbers for: how fast GPUs are. And what it lacks: CUDA
 # graphs.
 NOT_DOUBLED = (

@@ -83,7 +83,7 @@ def _fails(kernel: Any, code: str) -> bool:
     request = kernel.execute_cell_input(code, allow_stdin=False)
     failed = False
     while True:
-        message = kernel.get_message("iopub", timeout=120)
+        message = kernel.get_message("iopub", timeout=1200)
         if message["parent_header"].get("msg_id") != request:
             continue
         failed |= message["msg_type"] == "error"

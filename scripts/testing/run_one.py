@@ -21,7 +21,10 @@ FOLDERS = (
     *("tests/sim", "tests/kit", "tests/runs", "tests/book", "tests/seeds"),
     *("tests/site", "tests/running"),
 )
-NBVAL = ("--nbval", "--nbval-current-env", "--nbval-kernel-name=python3")
+NBVAL = (
+    "--nbval", "--nbval-current-env", "--nbval-kernel-name=python3",
+    "--nbval-kernel-startup-timeout=1200",
+)  # fmt: skip
 MARKS = "not cuda and not weekly"
 LEAN = ("-p", "no:xdist", "-p", "no:cacheprovider")
 

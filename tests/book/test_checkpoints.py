@@ -159,7 +159,6 @@ def link_to_a_pipe(path):
     path.symlink_to(pipe)
 
 
-@pytest.mark.timeout(60)  # a pipe that is opened can wait forever
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
@@ -204,7 +203,6 @@ def before_it_is_opened(monkeypatch):
     return arrange
 
 
-@pytest.mark.timeout(60)
 def test_a_pipe_that_comes_late_is_not_read(saved, before_it_is_opened):
     path = saved.path(15)
     before_it_is_opened(path, lambda: become(os.mkfifo)(path))
@@ -689,7 +687,6 @@ def test_a_lock_that_is_a_link_is_refused(tmp_path, victim, link):
     checkpoints.unlock()
 
 
-@pytest.mark.timeout(60)  # a pipe that is opened can wait forever
 @pytest.mark.parametrize(
     ("make", "kind", "delete"),
     [
@@ -714,7 +711,6 @@ def test_a_lock_that_is_not_a_regular_file_is_refused(
     checkpoints.unlock()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("make", "told"),
     [

@@ -87,7 +87,7 @@ def train(visible, environments):
         for environment, seen in zip(environments(2), visible)
     ]
     try:
-        told = [rank.communicate(timeout=120)[0] for rank in ranks]
+        told = [rank.communicate(timeout=1200)[0] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

@@ -632,7 +632,7 @@ LOST = {
 def asked():
     """What the callers will say; all at once, for most of it is waiting."""
     pool = ThreadPoolExecutor(len(LOST))
-    begun = threading.Barrier(len(LOST) + 1, timeout=60)
+    begun = threading.Barrier(len(LOST) + 1, timeout=1200)
     with rolls_called(seconds=8) as listen, pool:
         futures = {
             name: pool.submit(told_lost, listen, callers, bystanders, begun)
@@ -671,8 +671,9 @@ class LateStore:
         return found
 
 
-def test_who_stops_has_answered(listening):
-    assert listening(0, 2, LateStore()).lost() == set()
+def test_who_stops_has_answered():
+    with rolls_called(seconds=600) as listen:  # of which it needs none
+        assert listen(0, 2, LateStore()).lost() == set()
 
 
 def test_who_has_noticed_the_end(listening, monkeypatch):
@@ -942,7 +943,7 @@ def test_who_waits_for_one_that_waits_is_not_lost(struck):
 def test_a_rank_that_stops_is_named(struck):
     job = struck["rank 1 is stopped"]
     assert job.wait([0, 2]) == [1, 1]
-    assert job.seconds_until_told([0, 2]) < 50  # without --timeout: over 60
+    assert job.seconds_until_told([0, 2]) < 60  # without --timeout: over 64
     for rank in (0, 2):
         assert re.search(
             rf"rank {rank} on \S+ stops: no answer from rank 1 on \S+ \(why: ",

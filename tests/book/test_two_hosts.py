@@ -19,8 +19,8 @@ ADDRESSES = {"host-a": "10.177.31.1", "host-b": "10.177.31.2"}
 WORDS = ["--model", "linear", "--batch-size", "500"]
 EVERY = ["--checkpoint-every", "5"]
 TIMEOUT_SECONDS = 5
-# The wait for the cut link, the roll call, and the leave of torchrun.
-DEADLINE_SECONDS = TIMEOUT_SECONDS + 40
+# TCP alone would notice the cut after a quarter of an hour.
+DEADLINE_SECONDS = 300
 
 pytestmark = pytest.mark.weekly
 
@@ -162,7 +162,6 @@ def on_one_host(popen, environments, *words):
     return told[0]
 
 
-@pytest.mark.timeout(280)
 def test_two_hosts_and_a_cut_cable(forking, environments, hosts, tmp_path):
     """Taken up after the cut, the run ends as one that was all on one."""
     folder = tmp_path / "checkpoints"

@@ -47,7 +47,7 @@ def run(built: None) -> Run:
     def run(
         num_gpus: int,
         *arguments: object,
-        seconds: float = 120,
+        seconds: float = 1200,
         **variables: str,
     ) -> "subprocess.CompletedProcess[str]":
         environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables

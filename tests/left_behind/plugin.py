@@ -35,7 +35,7 @@ KINDS: list[Kind] = [
     IN_REPOSITORY,
 ]
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
-PATIENCE = 3.0  # seconds, for what ends by itself
+PATIENCE = 60.0  # seconds, for what ends by itself
 SCOPES = ["session", "package", "module", "class", "function"]
 RAISED = pytest.StashKey[bool]()
 

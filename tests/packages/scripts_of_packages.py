@@ -34,7 +34,7 @@ def torchrun(*words, folder, ranks=2):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -50,7 +50,10 @@ def test_a_flaky_chapter_is_named_and_reported(
     monkeypatch.setenv("GITHUB_TOKEN", "the secret")
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     monkeypatch.setenv("CI", "true")
-    nbval = ["--nbval", "--nbval-current-env", "--nbval-kernel-name=python3"]
+    nbval = [
+        "--nbval", "--nbval-current-env", "--nbval-kernel-name=python3",
+        "--nbval-kernel-startup-timeout=1200",
+    ]  # fmt: skip
     result = run_tests(
         "second_try order skips workers",
         *("-n", "2", "--shuffle=77", *nbval, *WHOLE, "."),

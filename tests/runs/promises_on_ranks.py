@@ -10,8 +10,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from multiprocessing import util
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -20,6 +23,7 @@ from torch import nn
 import dpkit
 from dpkit import sim
 from dpkit.runs.forked.signals import raise_end_signal
+from tests.runs.asleep import wait_until_it_waits
 
 LAUNCH = "PROCESS_OF_THE_LAUNCH"  # the variable that has its number
 
@@ -247,18 +251,29 @@ def save_when_told_to_end():
 
 
 def have_a_time_limit():
-    """Of its own, which ends while the rank waits for the other."""
+    """Of its own, which ends while the rank waits for the other.
+
+    Its alarm comes from the other rank, when this one waits for sure.
+    """
 
     def fail(*_):
         raise TimeoutError("own limit")
 
-    told = "not ended"
-    if is_second():
-        threading.Event().wait(0.4)
-    else:
+    if not is_second():
         signal.signal(signal.SIGALRM, fail)
         assert signal.getsignal(signal.SIGALRM) is fail
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+    process = torch.tensor(os.getpid())
+    dist.broadcast(process, 0)
+    begins = Path(tempfile.gettempdir(), f"begins-to-wait-{process}")
+    if is_second():
+        while not begins.exists():
+            time.sleep(0.01)
+        begins.unlink()
+        wait_until_it_waits(int(process))
+        os.kill(int(process), signal.SIGALRM)
+    else:
+        begins.touch()
+    told = "not ended"
     try:
         dist.barrier()
     except TimeoutError as error:
@@ -334,7 +349,7 @@ def torchrun(program):
 
 
 def processes(program):
-    limit = 2.0 if program is wait_outside else 60.0
+    limit = 2.0 if program is wait_outside else 1200.0
     return dpkit.launch(program, 2, backend="gloo", timeout_seconds=limit)
 
 

@@ -95,7 +95,7 @@ def found_on_ranks(tmp_path_factory):
         cwd=ROOT,
         stdout=subprocess.PIPE,
         check=True,
-        timeout=300,
+        timeout=1200,
     ).stdout
     return json.loads(words)
 

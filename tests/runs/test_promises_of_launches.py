@@ -7,6 +7,7 @@ are those of ``promises_on_ranks``.
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -44,7 +45,7 @@ NAMED = {
 # -- all else: what each way says; None: there it has another meaning
 
 NO_RESULT = "a rank ended without a result (rank: {} of 2, {})"
-WAITS = "rank 1 has done nothing for 1 s (line"
+WAITS = "rank 1 has done nothing for SOME s (line"
 THERE = "promises_on_ranks.py"
 ENDS = {
     # program: threads, torchrun, processes
@@ -211,6 +212,8 @@ def said(text):
 def test_a_launch_ends_as_promised(name, way):
     left = run_all()[way][name]
     found = "\n".join(str(told) for _, told in said(left))
+    # The limit is 1 s; on a busy machine it may be noticed later.
+    found = re.sub(r"nothing for \d+ s", "nothing for SOME s", found)
     for text in PROMISES[name, way]:
         assert text in found, left
 
@@ -220,7 +223,7 @@ def test_a_launch_ends_as_promised(name, way):
 def test_a_launch_that_has_failed_leaves_nothing(way, is_running):
     left = said(run_all()[way]["leave_a_process"])
     ((process, folder),) = [told for what, told in left if what == "left"]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 1200
     while is_running(process) and time.monotonic() < deadline:
         time.sleep(0.1)
     if is_running(process):

@@ -39,7 +39,7 @@ def nothing_left():
     hook = sys.excepthook
     yield
     assert sys.excepthook is hook
-    assert time.monotonic() - begin < 100  # no time-out of PyTorch
+    assert time.monotonic() - begin < 280  # of PyTorch's 300
     assert threading.enumerate() == before
     assert not dist.is_initialized()
     assert dpkit.sim.launch(total, 3) == [3.0, 3.0, 3.0]

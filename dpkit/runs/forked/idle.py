@@ -34,6 +34,7 @@ LOOK_EVERY = 0.5  # seconds
 # A signal that no script should use. Ranks are forked on Linux alone.
 ASKS = signal.SIGRTMAX if sys.platform == "linux" else signal.SIGTERM
 _ANSWER_WITHIN = 1.0  # seconds
+_AT_MOST = 30.0  # seconds, where the process is ready to answer, and must wait
 _OWN_THREAD = "Current thread"  # faulthandler's word for the one that hears
 
 
@@ -110,18 +111,24 @@ def _place(rank: WatchedRank) -> ProgramLine | None:
     """Return the line of its program at which a rank is, if it tells.
 
     A program that is over may wait for its threads: then the line is theirs.
+    A process that is stopped never answers. One that could, but has to wait
+    for a processor, is given longer.
     """
     os.ftruncate(rank.stack, 0)
     os.lseek(rank.stack, 0, os.SEEK_SET)
     with suppress(ProcessLookupError):
         os.kill(rank.pid, ASKS)
-    deadline = time.monotonic() + _ANSWER_WITHIN
+    asked = time.monotonic()
     text = ""
-    is_whole = False
-    while not is_whole and time.monotonic() < deadline:
+    is_over = False
+    while not is_over:
         time.sleep(0.01)
+        waited = time.monotonic() - asked
+        is_late = waited > _ANSWER_WITHIN and not ready_threads(rank.pid)
+        # After the look at its threads: it may answer just before that.
         text = os.pread(rank.stack, 100_000, 0).decode(errors="replace")
         is_whole = _OWN_THREAD in text and text.endswith("\n")
+        is_over = is_whole or is_late or waited > _AT_MOST
     others, _, own = text.partition(_OWN_THREAD)
     for part in own, others:
         for line in stack_lines(part):  # innermost first

@@ -31,6 +31,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from dpkit.library import LIBRARY
 from dpkit.processes import flush_output
+from dpkit.processes.run_clock import RunClock, read_uses
 from dpkit.runs.forked.clock import RemoteClock
 from dpkit.runs.forked.group import Calls, ForkedGroup
 from dpkit.runs.forked.host_memory import where_memory_ran_out
@@ -65,7 +66,10 @@ _NO_CONNECTION = (
     "its process has closed all its files, also the connection to the launch, "
     "as by os.closerange"
 )
-END_WITHIN = 5.0  # seconds that a rank has to end in, once it is told
+# Seconds that a rank has to end in, once it is told. They count as RunClock
+# counts: a busy machine gives it longer.
+END_WITHIN = 5.0
+LOOK_SECONDS = 0.1  # between two looks whether it has ended
 SAVE_WITHIN = 30.0  # seconds that it has after a signal, as under torchrun
 
 
@@ -286,9 +290,9 @@ class RankProcess:
         try:
             self.proxy.run(rank)
         except DisconnectedError as error:
-            deadline = time.monotonic() + END_WITHIN
+            clock = _clock_of([self])
             while (code := self.process.exitcode) is None:
-                if time.monotonic() > deadline:
+                if clock.seconds() > END_WITHIN:
                     raise WordsError(_NO_CONNECTION) from error
                 time.sleep(0.01)
             if code != 0:
@@ -527,16 +531,26 @@ def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
         if not scheduler.over:
             scheduler.stuck = "ended from outside"
         _tell(ranks, "another rank has failed")
-    if not scheduler.ended.wait(END_WITHIN):
-        _kill(ranks)  # a thread that listens to one hears its end
-        scheduler.ended.wait()
+    clock = _clock_of(ranks)
+    while not scheduler.ended.wait(LOOK_SECONDS):
+        if clock.seconds() > END_WITHIN:
+            _kill(ranks)  # a thread that listens to one hears its end
+            scheduler.ended.wait()
     _hear(ranks)
     for one in ranks:
-        one.process.join(END_WITHIN)
+        clock = _clock_of([one])
+        while one.process.exitcode is None and clock.seconds() < END_WITHIN:
+            one.process.join(LOOK_SECONDS)
     _kill(ranks)
     if has_failed:
         for one in ranks:
             _kill_group(one)
+
+
+def _clock_of(ranks: Sequence[RankProcess]) -> RunClock:
+    """Return a clock of the seconds that ranks have had from now on."""
+    pids = [one.pid for one in ranks]
+    return RunClock(lambda: read_uses(pids))
 
 
 def _tell(ranks: Sequence[RankProcess], why: str) -> None:
@@ -549,9 +563,9 @@ def _tell(ranks: Sequence[RankProcess], why: str) -> None:
 def _hear(ranks: Sequence[RankProcess]) -> None:
     """Take in how the ranks end to which no thread listens any more."""
     last = {one.connection: one for one in ranks if not one.proxy.outcome}
-    deadline = time.monotonic() + END_WITHIN
-    while last and (left := deadline - time.monotonic()) > 0:
-        for ready in wait(list(last), timeout=left):
+    clock = _clock_of(ranks)
+    while last and clock.seconds() < END_WITHIN:
+        for ready in wait(list(last), timeout=LOOK_SECONDS):
             assert isinstance(ready, Connection)
             try:
                 found = dict(read_message(ready))

@@ -15,8 +15,8 @@ from tests.repository import ROOT
 SCRIPT = ROOT / "scripts" / "execute_notebooks.py"
 RUN = [sys.executable, SCRIPT]
 NBVAL = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-         "--nbval", "--nbval-current-env",
-         "--nbval-kernel-name=python3"]  # fmt: skip
+         "--nbval", "--nbval-current-env", "--nbval-kernel-name=python3",
+         "--nbval-kernel-startup-timeout=1200"]  # fmt: skip
 
 STEADY = {"right": "print(2 + 2)", "last": "[1, 2]"}
 UNSTEADY = {

@@ -34,17 +34,17 @@ def test_a_second_one_says_in_a_line_that_the_port_is_taken(tmp_path, port):
     first = serve(tmp_path, port)
     try:
         assert f"http://localhost:{port};" in first.stdout.readline()
-        with urlopen(f"http://127.0.0.1:{port}/", timeout=60) as page:
+        with urlopen(f"http://127.0.0.1:{port}/", timeout=1000) as page:
             assert page.read() == b"a page"
         second = serve(tmp_path, port)
-        told, error = second.communicate(timeout=60)
+        told, error = second.communicate(timeout=1000)
         assert (told, second.returncode) == ("", 1)
         (line,) = error.splitlines()
         assert f"(port: {port}, why: Address already in use)" in line
         assert "PORT=" in line
         assert first.poll() is None
         first.send_signal(signal.SIGINT)
-        _, error = first.communicate(timeout=60)
+        _, error = first.communicate(timeout=1000)
         assert first.returncode == 0
         assert "Traceback" not in error
     finally:
@@ -53,7 +53,7 @@ def test_a_second_one_says_in_a_line_that_the_port_is_taken(tmp_path, port):
 
 @pytest.mark.parametrize("port", ["", "abc", "0", "-1", "65536"])
 def test_what_is_no_port(tmp_path, port):
-    told, error = serve(tmp_path, port).communicate(timeout=60)
+    told, error = serve(tmp_path, port).communicate(timeout=1000)
     assert told == ""
     (line,) = error.splitlines()
     assert f"(PORT: {port!r})" in line
@@ -62,9 +62,9 @@ def test_what_is_no_port(tmp_path, port):
 def test_a_port_can_be_tried(port):
     """It is let go: it can be tried again."""
     for _ in range(2):
-        assert serve("--try", port).wait(30) == 0
+        assert serve("--try", port).wait(1000) == 0
     with socket.create_server(("localhost", port)):
-        told, error = serve("--try", port).communicate(timeout=60)
+        told, error = serve("--try", port).communicate(timeout=1000)
     assert told == ""
     (line,) = error.splitlines()
     assert line.endswith(f"make serve PORT={port + 1}")
