@@ -66,8 +66,8 @@ _NO_CONNECTION = (
     "its process has closed all its files, also the connection to the launch, "
     "as by os.closerange"
 )
-# Seconds that a rank has to end in, once it is told. They count as RunClock
-# counts: a busy machine gives it longer.
+# Within so many seconds a rank is to end, when another has failed. They count
+# as RunClock counts: a busy machine gives it longer.
 END_WITHIN = 5.0
 LOOK_SECONDS = 0.1  # between two looks whether it has ended
 SAVE_WITHIN = 30.0  # seconds that it has after a signal, as under torchrun
