@@ -69,7 +69,7 @@ _NO_CONNECTION = (
 # Within so many seconds a rank is to end, when another has failed. They count
 # as RunClock counts: a busy machine gives it longer.
 END_WITHIN = 5.0
-LOOK_SECONDS = 0.1  # between two looks whether it has ended
+_LOOK_SECONDS = 0.1  # between two looks whether it has ended
 SAVE_WITHIN = 30.0  # seconds that it has after a signal, as under torchrun
 
 
@@ -532,7 +532,7 @@ def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
             scheduler.stuck = "ended from outside"
         _tell(ranks, "another rank has failed")
     clock = _clock_of(ranks)
-    while not scheduler.ended.wait(LOOK_SECONDS):
+    while not scheduler.ended.wait(_LOOK_SECONDS):
         if clock.seconds() > END_WITHIN:
             _kill(ranks)  # a thread that listens to one hears its end
             scheduler.ended.wait()
@@ -540,7 +540,7 @@ def _end(world: _OwnStates, ranks: Sequence[RankProcess]) -> None:
     for one in ranks:
         clock = _clock_of([one])
         while one.process.exitcode is None and clock.seconds() < END_WITHIN:
-            one.process.join(LOOK_SECONDS)
+            one.process.join(_LOOK_SECONDS)
     _kill(ranks)
     if has_failed:
         for one in ranks:
@@ -565,7 +565,7 @@ def _hear(ranks: Sequence[RankProcess]) -> None:
     last = {one.connection: one for one in ranks if not one.proxy.outcome}
     clock = _clock_of(ranks)
     while last and clock.seconds() < END_WITHIN:
-        for ready in wait(list(last), timeout=LOOK_SECONDS):
+        for ready in wait(list(last), timeout=_LOOK_SECONDS):
             assert isinstance(ready, Connection)
             try:
                 found = dict(read_message(ready))
