@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from dpkit.processes import stack_lines
+from dpkit.processes.run_clock import RunClock, read_uses
 from dpkit.runs.forked.proxy import Proxy, seconds_used
 from dpkit.runs.ranks.watching import (
     IdleWatch,
@@ -33,8 +34,7 @@ from dpkit.sim.places import LIBRARIES, OWN_FILES
 LOOK_EVERY = 0.5  # seconds
 # A signal that no script should use. Ranks are forked on Linux alone.
 ASKS = signal.SIGRTMAX if sys.platform == "linux" else signal.SIGTERM
-_ANSWER_WITHIN = 1.0  # seconds
-_AT_MOST = 30.0  # seconds, where the process is ready to answer, and must wait
+_ANSWER_WITHIN = 1.0  # seconds, as RunClock counts
 _OWN_THREAD = "Current thread"  # faulthandler's word for the one that hears
 
 
@@ -111,24 +111,19 @@ def _place(rank: WatchedRank) -> ProgramLine | None:
     """Return the line of its program at which a rank is, if it tells.
 
     A program that is over may wait for its threads: then the line is theirs.
-    A process that is stopped never answers. One that could, but has to wait
-    for a processor, is given longer.
+    A process that is stopped never answers.
     """
     os.ftruncate(rank.stack, 0)
     os.lseek(rank.stack, 0, os.SEEK_SET)
     with suppress(ProcessLookupError):
         os.kill(rank.pid, ASKS)
-    asked = time.monotonic()
+    clock = RunClock(lambda: read_uses([rank.pid]))
     text = ""
-    is_over = False
-    while not is_over:
+    is_whole = False
+    while not is_whole and clock.seconds() < _ANSWER_WITHIN:
         time.sleep(0.01)
-        waited = time.monotonic() - asked
-        is_late = waited > _ANSWER_WITHIN and not ready_threads(rank.pid)
-        # After the look at its threads: it may answer just before that.
         text = os.pread(rank.stack, 100_000, 0).decode(errors="replace")
         is_whole = _OWN_THREAD in text and text.endswith("\n")
-        is_over = is_whole or is_late or waited > _AT_MOST
     others, _, own = text.partition(_OWN_THREAD)
     for part in own, others:
         for line in stack_lines(part):  # innermost first
