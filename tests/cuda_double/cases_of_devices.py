@@ -242,6 +242,10 @@ def case_a_number_of_the_cpu_goes() -> float:
     return (torch.ones(3, device=ONE) * torch.tensor(2.0)).sum().item()
 
 
+def case_indices_of_a_gpu_on_the_cpu() -> None:
+    torch.ones(3)[torch.tensor([0], device=ZERO)]
+
+
 def case_indices_of_the_cpu_go() -> float:
     return torch.arange(3.0, device=ONE)[torch.tensor([2, 1])].sum().item()
 

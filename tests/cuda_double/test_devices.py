@@ -54,6 +54,7 @@ def test_value(case: str, value: object, outcomes: dict[str, Any]) -> None:
             "least two devices, cuda:0 and cuda:1!",
         ),
         ("the_cpu_mixed_in", "Expected all tensors to be on the same device"),
+        ("indices_of_a_gpu_on_the_cpu", "indices should be either on cpu or"),
         ("an_event_of_another_device", "Event device"),
         ("time_between_two_devices", "invalid resource handle"),
         ("time_that_nobody_waited_for", "must be completed"),

@@ -141,6 +141,10 @@ class Call {
     bool allowed = takes_cpu_tensors.count(schema_.name()) > 0;
     if (found && has_cpu_tensor && !allowed)
       refuse(*found, c10::Device(at::kCPU));
+    TORCH_CHECK(
+        !found || !allowed || given_[0].toTensor().is_cuda(),
+        "indices should be either on cpu or on the same device as the indexed "
+        "tensor (cpu)");
     device_ = found ? *found : asked_for.value_or(c10::Device(at::kCUDA));
     if (!device_.has_index())
       device_ = c10::Device(at::kCUDA, c10::cuda::current_device());
