@@ -58,12 +58,26 @@ def test_backward_of_a_forward_pass_before_the_move(start, end):
     assert str(net.bias.grad.device) == end
 
 
-def test_there_and_back_the_old_backward_is_right():
-    net = nn.Linear(3, 2).to("sim:0")
-    alive = net(torch.ones(1, 3, device="sim:0")).sum()
-    net.to("sim:1").to("sim:0")
+@pytest.mark.parametrize(
+    ("start", "between"),
+    [("sim:0", "sim:1"), ("sim:0", "cpu"), ("cpu", "sim:0")],
+)
+def test_there_and_back_the_old_backward_is_right(start, between):
+    net = nn.Linear(3, 2).to(start)
+    alive = net(torch.ones(1, 3, device=start)).sum()
+    alive.backward(retain_graph=True)
+    net.to(between).to(start)
     alive.backward()
-    assert net.bias.grad.tolist() == [1, 1]
+    assert net.bias.grad.tolist() == [2, 2]
+    assert str(net.bias.grad.device) == start
+
+
+def test_what_no_graph_holds_is_freed_when_it_has_moved():
+    net = nn.Linear(300, 200).to("sim:0")
+    alive = net(torch.ones(1, 300, device="sim:0")).sum()
+    net.to("cpu")
+    del alive
+    assert torch.sim.memory_allocated(0) == 0
 
 
 @moves

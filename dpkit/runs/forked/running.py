@@ -51,6 +51,7 @@ from dpkit.runs.ranks.alike import AlikeWorld, tell_of_one
 from dpkit.runs.ranks.alike_checks import check_machine
 from dpkit.runs.ranks.dtensor import draw_on_shards
 from dpkit.runs.ranks.error_words import WordsError, in_words
+from dpkit.runs.ranks.flat_parameters import flatten_by_ranks
 from dpkit.runs.ranks.saving import save_by_ranks
 from dpkit.runs.ranks.store import RankStore
 from dpkit.runs.ranks.thread_state import ThreadState, import_dtensor
@@ -396,6 +397,7 @@ def _become_rank(
     for_good = ExitStack()
     draw_on_shards(for_good)
     save_by_ranks(for_good)
+    flatten_by_ranks(for_good)
     # DDP has no timer for simulated devices, and would warn.
     compiled: Any = torch._C._distributed_c10d
     replaced(

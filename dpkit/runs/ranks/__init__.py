@@ -19,6 +19,7 @@ refused then; ``one_rank``, what a collective of a library leaves on it;
 ranks draw its random numbers;
 ``context_parallel_state`` -- what ``context_parallel`` has once in a process;
 ``saving`` -- what PyTorch's checkpoints need of ranks;
+``flat_parameters`` -- what ``FullyShardedDataParallel`` needs;
 ``memory_layouts`` -- which tensors a group sends;
 ``reductions`` -- by what it reduces, such as ``ReduceOp.AVG``;
 ``refused`` -- what only a process can do;

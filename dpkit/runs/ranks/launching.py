@@ -15,6 +15,7 @@ from dpkit.processes import ending_children
 from dpkit.runs.ranks.alike import AlikeGroup, AlikeWorld, tell_of_one
 from dpkit.runs.ranks.alike_checks import check_machine
 from dpkit.runs.ranks.dtensor import draw_on_shards
+from dpkit.runs.ranks.flat_parameters import flatten_by_ranks
 from dpkit.runs.ranks.group import SimGroup
 from dpkit.runs.ranks.refused import refuse_in_ranks
 from dpkit.runs.ranks.saving import save_by_ranks
@@ -67,6 +68,7 @@ def run_ranks(
         isolate_threads(stack)
         draw_on_shards(stack)
         save_by_ranks(stack)
+        flatten_by_ranks(stack)
         refuse_in_ranks(stack)
         if alike:
             tell_of_one(stack, size)

@@ -39,6 +39,8 @@ NAMES = (
     "torch.distributed.distributed_c10d._World.pg_config_info",
     "torch.distributed.distributed_c10d._world",
     "torch.distributed.fsdp._debug_utils.SimpleProfiler.profile",
+    "torch.distributed.fsdp._init_utils.is_traceable_wrapper_subclass",
+    "torch.distributed.fsdp.fully_sharded_data_parallel._init_core_state",
     "torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers",
     "torch.nn.modules.module._global_forward_hooks",
     "torch.ops.c10d.allreduce_.default._op_dk",

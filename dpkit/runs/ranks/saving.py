@@ -8,7 +8,7 @@ would, with a future that is done.
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from typing import Any, NoReturn
 
 import torch
@@ -17,7 +17,6 @@ from torch.distributed.checkpoint import (
     _async_thread_executor,
     filesystem,
 )
-from torch.distributed.fsdp import _debug_utils
 
 from dpkit.runs.ranks.scheduler import Ended
 from dpkit.sim.changes import replaced
@@ -59,12 +58,6 @@ _CHANGES: list[tuple[Any, str, Any]] = [
     # where there are some. Ranks save simulated ones.
     (torch._utils, "_get_available_device_type", kind_of_rank),
     (filesystem, "_get_available_device_type", kind_of_rank),
-    # FSDP's notes of what it measures are those of the process.
-    (
-        _debug_utils.SimpleProfiler,
-        "profile",
-        staticmethod(lambda kind: nullcontext()),
-    ),
 ]
 
 

@@ -8,7 +8,10 @@ along. PyTorch assigns to the ``data`` of each parameter what it has become::
 It asks before whether the one kind of tensor can take the place of the other.
 A plain tensor and a simulated one can. PyTorch's assignment changes only the
 inside of a tensor, which C++ knows; here the inside, the class and the
-attributes are exchanged for those of a new tensor.
+attributes are exchanged for those of a new tensor. A graph knows the inside
+that a parameter had: when the parameter comes back, it gets that one again, so
+that backward finds it there. FSDP moves parameters to the CPU and back between
+forward and backward, if it is to offload them.
 """
 
 import weakref
@@ -21,6 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules import module
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from dpkit.sim.tensors.behaviour import SIM_CLASSES, simulated_class
 from dpkit.sim.tensors.tensor import SimTensor
@@ -35,6 +39,9 @@ _has_inside: Callable[[object], bool] = vars(module)[
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 # Attributes of simulated tensors.
 _OURS = ("arrival", "awaited", "backing", "_is_param")
+# Of a tensor that has moved: one with the inside that it had, while a graph
+# holds that. Many tensors have none.
+_left_behind: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
 
 def _get_data(tensor: Tensor) -> Tensor:
@@ -72,7 +79,9 @@ def _is_inference(tensor: Tensor) -> bool:
 
 def _exchange(tensor: Tensor, value: Tensor) -> None:
     """Make ``tensor``, the same object, hold what ``value`` holds."""
-    new = _made_of(value, tensor)
+    new = _known_to_a_graph(tensor, value)
+    if new is None:
+        new = _made_of(value, tensor)
     new.requires_grad = tensor.requires_grad
     gradient = _move_gradient(tensor, value.device)
     if gradient is not None:
@@ -83,6 +92,19 @@ def _exchange(tensor: Tensor, value: Tensor) -> None:
     tensor.__dict__, new.__dict__ = vars(new), vars(tensor)
     for name in _HOOKS:  # the inside knows them, too
         setattr(tensor, name, getattr(tensor, name))
+    _left_behind[tensor] = weakref.ref(new)
+
+
+def _known_to_a_graph(tensor: Tensor, value: Tensor) -> Tensor | None:
+    """Return what ``tensor`` left behind where it goes to, with the values."""
+    left = _left_behind.get(tensor, lambda: None)()
+    if left is None or left.device != value.device:
+        return None
+    left.grad = None
+    data.fset(left, value)
+    others = {k: v for k, v in vars(tensor).items() if k not in _OURS}
+    vars(left).update(others)
+    return left
 
 
 def _made_of(value: Tensor, like: Tensor) -> Tensor:
