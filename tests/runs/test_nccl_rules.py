@@ -30,6 +30,13 @@ if not how.startswith("no device"):
     torch.cuda.set_device(rank)
 if how in ("cpu", "both: cpu"):
     dist.all_reduce(one)
+elif "monitored" in how:
+    dist.monitored_barrier()
+elif how == "int16":
+    dist.broadcast(one.cuda().short(), 0)
+elif how == "two GPUs":
+    if rank == 1:
+        dist.all_reduce(one.to("cuda:2"))
 elif how == "gloo":
     dist.all_reduce(one, group=dist.new_group(backend="gloo"))
 elif "objects" in how:
@@ -93,6 +100,23 @@ def line_of(code):
             "    dist.all_reduce(one)",
         ),
         (
+            "monitored",
+            "monitored_barrier requires a group with a CPU-capable backend",
+            "dist.monitored_barrier()",
+        ),
+        (
+            "int16",
+            "Input tensor data type is not supported for NCCL process group "
+            "(dtype: torch.int16)",
+            "dist.broadcast(one",
+        ),
+        (
+            "two GPUs",
+            "not all on its device, nor on the CPU (devices: cuda:2, its own: "
+            "cuda:1); a simulated rank has one GPU",
+            "dist.all_reduce(one.to(",
+        ),
+        (
             "no device: objects",
             "another rank's (rank: 1, current device: cuda:0)",
             "all_gather_object",
@@ -110,7 +134,7 @@ def line_of(code):
         ),
         (
             "apart",
-            "[0, 1], script.py:38; rank 2: [1, 2], script.py:38)",
+            "[0, 1], script.py:45; rank 2: [1, 2], script.py:45)",
             "rank < 2 else [1, 2]",
         ),
     ],
@@ -126,6 +150,7 @@ def test_what_nccl_refuses_fails_with_the_line(tmp_path, how, said, code):
     "how",
     [
         *("both: cpu", "gloo", "objects", "both: no device: objects"),
+        "both: monitored",
         *("short wait", "no watchdog", "all", "own", "alone", "random"),
     ],
 )

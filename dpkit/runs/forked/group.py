@@ -200,6 +200,17 @@ class ForkedGroup(RankGroup[OpenCall]):
         timeout = getattr(options, "timeout", None)
         self._allowed = seconds_allowed(thread.asked, timeout)
 
+    def monitored_barrier(
+        self, timeout: Any = None, wait_all_ranks: bool = False
+    ) -> bool:
+        """Wait for a barrier of the CPU, which NCCL alone has not."""
+        if self._is_nccl:
+            raise ValueError(
+                "monitored_barrier requires a group with a CPU-capable "
+                "backend (e.g. GLOO); dist.barrier() is one of NCCL"
+            )
+        return super().monitored_barrier(timeout, wait_all_ranks)
+
     def _perform(
         self, call: CollectiveCall, tensors: Any, outs: Any
     ) -> ForkedWork:

@@ -1,4 +1,4 @@
-"""How tensors must lie in memory that a process group sends.
+"""Which tensors a process group sends: their types, how they lie in memory.
 
 NCCL sends a piece of memory, so PyTorch refuses tensors with gaps::
 
@@ -10,11 +10,25 @@ NCCL sends a piece of memory, so PyTorch refuses tensors with gaps::
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from dpkit.sim.containers import tensors_in
 from dpkit.sim.memory import has_no_gaps
+
+# NCCL has no such types. What it does not reduce is in ``reductions``.
+_NOT_SENT = {torch.int16, torch.uint16, torch.uint32, torch.uint64}
+
+
+def check_dtypes(tensors: Any) -> None:
+    """Raise TypeError for tensors whose types NCCL's group refuses to send."""
+    for x in tensors_in(tensors):
+        if x.device.type == "sim" and x.dtype in _NOT_SENT:
+            raise TypeError(
+                "Input tensor data type is not supported for NCCL process "
+                f"group (dtype: {x.dtype}); x.int() and x.long() are sent"
+            )
 
 
 def check_layouts(tensors: Any) -> None:

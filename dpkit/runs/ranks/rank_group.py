@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.distributed import distributed_c10d as c10d
 
 from dpkit.arguments import check_strided
-from dpkit.runs.ranks.memory_layouts import check_layouts
+from dpkit.runs.ranks.memory_layouts import check_dtypes, check_layouts
 from dpkit.runs.ranks.modes import dispatched_as
 from dpkit.runs.ranks.reductions import check_reduction, reduction_of
 from dpkit.runs.ranks.works import Called, RankWork, note_time_limit
 from dpkit.sim.containers import tensors_in
+from dpkit.sim.devices import names
 from dpkit.sim.streams import check_rank, current_stream
 from dpkit.sim.tensors import on_device
 
@@ -350,7 +351,7 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
             RuntimeError: another rank has called something else; or a tensor
                 is on another device than that of this rank, or the CPU.
             NotImplementedError: a tensor is sparse, nested or quantized.
-            TypeError: a type of tensors is not reduced.
+            TypeError: a type of tensors is not sent, or not reduced.
             ValueError: a tensor has gaps in memory; or the backend is "fake".
         """
         if self.is_fake:
@@ -365,6 +366,7 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
             check_strided(x, kind)
         if "op" in how:
             check_reduction(found, **how)
+        check_dtypes(found)
         if kind != "message":
             check_layouts(tensors)
         end = end or PairEnd("", self._group_rank)
@@ -401,9 +403,13 @@ class RankGroup(_Group, Generic[Called]):  # type: ignore[misc]
         own = f"sim:{self._rank}"
         found = {str(x.device) for x in tensors_in(tensors)} or {"cpu"}
         if found not in ({own}, {"cpu"}):
+            shown = [str(names.shown(torch.device(name))) for name in found]
             raise RuntimeError(
                 f"rank {self._rank} sends or receives what is not all on its "
-                f"device, nor on the CPU ({', '.join(sorted(found))})"
+                f"device, nor on the CPU (devices: {', '.join(sorted(shown))}"
+                f", its own: {names.shown(torch.device(own))}); a simulated "
+                "rank has one GPU, and a script that is given its number "
+                "calls torch.cuda.set_device(LOCAL_RANK)"
             )
         return torch.device(*found)
 
