@@ -17,7 +17,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.fsdp.api import CPUOffload
 
 from dpkit.sim.changes import replaced
-from dpkit.sim.tensors.modules import must_swap
+from dpkit.sim.tensors import must_swap
 
 
 def _refusing_offload(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +44,7 @@ _CHANGES: list[tuple[Any, str, Any]] = [
     (
         fully_sharded_data_parallel,
         "_init_core_state",
-        _refusing_offload(fully_sharded_data_parallel._init_core_state),
+        _refusing_offload(_init_utils._init_core_state),
     ),
     # Its notes of what it measures are those of the process.
     (

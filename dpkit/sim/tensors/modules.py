@@ -15,7 +15,7 @@ forward and backward, if it is to offload them.
 """
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from functools import partial, wraps
 from typing import Any, cast
 
@@ -41,7 +41,9 @@ _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _OURS = ("arrival", "awaited", "backing", "_is_param")
 # Of a tensor that has moved: one with the inside that it had, while a graph
 # holds that. Many tensors have none.
-_left_behind: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+_left_behind: MutableMapping[Tensor, weakref.ref[Tensor]] = (
+    WeakTensorKeyDictionary()
+)
 
 
 def _get_data(tensor: Tensor) -> Tensor:
@@ -97,11 +99,12 @@ def _exchange(tensor: Tensor, value: Tensor) -> None:
 
 def _known_to_a_graph(tensor: Tensor, value: Tensor) -> Tensor | None:
     """Return what ``tensor`` left behind where it goes to, with the values."""
-    left = _left_behind.get(tensor, lambda: None)()
+    reference = _left_behind.get(tensor)
+    left = reference() if reference is not None else None
     if left is None or left.device != value.device:
         return None
     left.grad = None
-    data.fset(left, value)
+    _set_data(left, value)
     others = {k: v for k, v in vars(tensor).items() if k not in _OURS}
     vars(left).update(others)
     return left
