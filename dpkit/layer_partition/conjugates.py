@@ -91,7 +91,7 @@ def allreduce_backward(
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
     """
-    xs = tensor_list(xs)
+    xs = tensor_list(xs, least=1)
     planned_allreduce(algorithm, len(xs))
     return conjugates(xs, there=views, back=partial(sums, algorithm=algorithm))
 
@@ -172,7 +172,7 @@ def spread(x: Tensor, devices: Devices) -> list[Tensor]:
 
 def take_one(xs: Sequence[Tensor]) -> Tensor:
     """Return the first of equal tensors; in backward, copy its gradient."""
-    devices = [x.device for x in tensor_list(xs)]
+    devices = [x.device for x in tensor_list(xs, least=1)]
     return conjugates(
         xs,
         there=lambda xs: views(xs[:1]),

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from dpkit.arguments import Devices, check_kind, device_list
+from dpkit.arguments import (
+    Devices,
+    check_kind,
+    device_list,
+    one_per_device,
+)
 from dpkit.layer_partition.conjugates import allgather_forward
 from dpkit.layer_partition.shards import Pick, SplitModule
 from dpkit.units import check_whole
@@ -42,6 +47,7 @@ class Replicated(SplitModule):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return what each copy makes of its device's tensor."""
+        xs = one_per_device(xs, len(self.parts))
         return [part(x) for part, x in zip(self.parts, xs, strict=True)]
 
     def copies(self) -> list[list[nn.Parameter]]:

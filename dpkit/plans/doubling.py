@@ -12,6 +12,7 @@ from dpkit.plans.plan import (
     Step,
     powers_of_two,
 )
+from dpkit.units import check_count
 
 # Distances are powers of two, so r ^ distance flips one bit of the rank, and
 # both ranks of a pair find each other. Rank 5 of 8, which is 101 in binary:
@@ -64,6 +65,7 @@ def recursive_doubling(p: int) -> Plan:
 
     Partners are at distance 1, then 2, then 4, and so on.
     """
+    check_count("p", p)
     steps: list[Step] = [
         [Message(r, r ^ distance, 0, 1, adds=True) for r in range(core(p))]
         for distance in powers_of_two(core(p))
@@ -77,6 +79,7 @@ def halving_doubling(p: int) -> Plan:
     What is exchanged is halved in each step of the sum, and doubled in each
     step of giving it to all.
     """
+    check_count("p", p)
     q = core(p)
     steps = halving_reduce_scatter(q) + doubling_allgather(q)
     return Plan("halving-doubling", p, q, _folded(p, q, steps))

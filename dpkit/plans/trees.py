@@ -1,6 +1,7 @@
 """One to all and all to one: a star of messages, or a tree of them."""
 
 from dpkit.plans.plan import Message, Plan, Step, powers_of_two
+from dpkit.units import check_count
 
 
 def star_reduce(p: int, root: int = 0) -> list[Step]:
@@ -43,6 +44,7 @@ def tree_broadcast(p: int, root: int = 0) -> list[Step]:
 
     In each step, the ranks that have the buffer send it to as many others.
     """
+    check_count("p", p)
     return [
         [Message(m.target, m.source, 0, 1) for m in step]
         for step in reversed(tree_reduce(p, root))
@@ -51,9 +53,11 @@ def tree_broadcast(p: int, root: int = 0) -> list[Step]:
 
 def star(p: int) -> Plan:
     """Return the plan of an allreduce: all send to rank 0, and it to all."""
+    check_count("p", p)
     return Plan("star", p, 1, star_reduce(p) + star_broadcast(p))
 
 
 def tree(p: int) -> Plan:
     """Return the plan of an allreduce: up a tree to rank 0, and down again."""
+    check_count("p", p)
     return Plan("tree", p, 1, tree_reduce(p) + tree_broadcast(p))
