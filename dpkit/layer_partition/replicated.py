@@ -89,6 +89,14 @@ class Residual(nn.Module):
     """A branch, and past it what goes in: ``x + branch(x)`` on each device.
 
     The branch takes replicas, and gives replicas of the same shape.
+
+    Example:
+        >>> from dpkit.layer_partition import Replicated, Residual
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> block = Residual(Replicated(nn.ReLU(), devices))
+        >>> xs = [torch.tensor([-1.0, 2.0, 3.0], device=d) for d in devices]
+        >>> block(xs)[1]
+        tensor([-1.,  4.,  6.], device='sim:1')
     """
 
     def __init__(self, branch: nn.Module) -> None:

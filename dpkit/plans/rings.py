@@ -76,6 +76,13 @@ def ring_allgather(
         ranks: The ranks in the order of the ring.
         parts: The chunks of each part; at first ``ranks[i]`` has
             ``parts[i]``.
+
+    Example:
+        >>> parts = [(0, 1), (1, 2), (2, 3)]
+        >>> for step in ring_allgather([0, 1, 2], parts):
+        ...     print(*step, sep="; ")
+        0 → 1: = 0; 1 → 2: = 1; 2 → 0: = 2
+        0 → 1: = 2; 1 → 2: = 0; 2 → 0: = 1
     """
     _check_parts(ranks, parts)
     size = len(ranks)
@@ -102,6 +109,14 @@ def ring(p: int) -> Plan:
     """Return the plan of an allreduce by a ring.
 
     Parts go around once to be added up, and once more to all.
+
+    Example:
+        >>> print(ring(3))
+        ring: ranks 3, chunks 3, steps 4
+          0 | 0 → 1: + 2 | 1 → 2: + 0 | 2 → 0: + 1
+          1 | 0 → 1: + 1 | 1 → 2: + 2 | 2 → 0: + 0
+          2 | 0 → 1: = 0 | 1 → 2: = 1 | 2 → 0: = 2
+          3 | 0 → 1: = 2 | 1 → 2: = 0 | 2 → 0: = 1
     """
     check_count("p", p)
     ranks = range(p)
@@ -133,6 +148,11 @@ def hierarchical(p: int, ranks_per_node: int) -> Plan:
 
     Raises:
         ValueError: the ranks do not fill the nodes.
+
+    Example:
+        >>> nodes = hierarchical(12, ranks_per_node=4)
+        >>> len(nodes.steps), len(ring(12).steps)  # 2(3 + 2) and 2 · 11
+        (10, 22)
     """
     check_count("p", p)
     check_whole("ranks_per_node", ranks_per_node)

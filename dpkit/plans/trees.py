@@ -43,6 +43,13 @@ def tree_broadcast(p: int, root: int = 0) -> list[Step]:
     """Return the steps of a broadcast down a binomial tree, from the root.
 
     In each step, the ranks that have the buffer send it to as many others.
+
+    Example:
+        >>> for step in tree_broadcast(5):
+        ...     print(*step, sep="; ")
+        0 → 4: = 0
+        0 → 2: = 0
+        0 → 1: = 0; 2 → 3: = 0
     """
     check_count("p", p)
     return [
@@ -52,7 +59,16 @@ def tree_broadcast(p: int, root: int = 0) -> list[Step]:
 
 
 def star(p: int) -> Plan:
-    """Return the plan of an allreduce: all send to rank 0, and it to all."""
+    """Return the plan of an allreduce: all send to rank 0, and it to all.
+
+    Example:
+        >>> print(star(3))
+        star: ranks 3, chunks 1, steps 4
+          0 | 1 → 0: + 0
+          1 | 2 → 0: + 0
+          2 | 0 → 1: = 0
+          3 | 0 → 2: = 0
+    """
     check_count("p", p)
     return Plan("star", p, 1, star_reduce(p) + star_broadcast(p))
 
