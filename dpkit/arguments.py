@@ -33,30 +33,71 @@ def device_list(
             f"not a list of devices (devices: {devices!r}); one device is a "
             "list of one"
         )
-    found = [_device(device, rank) for rank, device in enumerate(devices)]
+    found = [given_device(f"devices[{r}]", d) for r, d in enumerate(devices)]
     if len(found) < least:
         raise ValueError(f"no devices to work on (devices: {len(found)})")
     return found
 
 
-def _device(given: object, rank: int) -> torch.device:
-    """Return a device, given as one, by its name or by its number."""
+def given_device(name: str, given: object) -> torch.device:
+    """Return a device, given as one, by its name or by its number.
+
+    ``name`` is the argument that it is, for the error.
+
+    Raises:
+        TypeError: it is none of them.
+    """
     try:
         device: torch.device = torch.device(given)  # type: ignore[call-overload]
     except (TypeError, RuntimeError):
         raise TypeError(
-            f"not a device (devices[{rank}]: {given!r}); dpkit.devices() "
-            "gives those that are there"
+            f"not a device ({name}: {given!r}); dpkit.devices() gives those "
+            "that are there"
         ) from None
     return device
 
 
-def tensor_list(tensors: Iterable[Tensor]) -> list[Tensor]:
+def tensor_list(tensors: Iterable[Tensor], least: int = 0) -> list[Tensor]:
     """Return tensors as a list.
+
+    Args:
+        tensors: The tensors, in any iterable.
+        least: 1 to refuse a list without tensors.
 
     Raises:
         TypeError: it is one tensor, or something in it is no tensor.
+        ValueError: there are fewer tensors than ``least``.
     """
+    found = _listed(tensors)
+    if len(found) < least:
+        raise ValueError(f"no tensors to communicate (tensors: {len(found)})")
+    for x in found:
+        check_tensor(x)
+    return found
+
+
+def one_per_device(
+    tensors: Iterable[Tensor], num_devices: int
+) -> list[Tensor]:
+    """Return tensors as a list, of which each device has one.
+
+    What is in the list is not looked at.
+
+    Raises:
+        TypeError: it is one tensor, or no list.
+        ValueError: there are more or fewer than devices.
+    """
+    found = _listed(tensors)
+    if len(found) != num_devices:
+        raise ValueError(
+            f"each device needs one tensor (tensors: {len(found)}, devices: "
+            f"{num_devices})"
+        )
+    return found
+
+
+def _listed(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return what is in an iterable, which is not one tensor."""
     if isinstance(tensors, Tensor):
         raise TypeError(
             "a tensor where a list of tensors belongs (shape: "
@@ -66,10 +107,7 @@ def tensor_list(tensors: Iterable[Tensor]) -> list[Tensor]:
         raise TypeError(
             f"not a list of tensors (type: {type(tensors).__name__})"
         )
-    found = list(tensors)
-    for x in found:
-        check_tensor(x)
-    return found
+    return list(tensors)
 
 
 def check_tensor(x: Tensor) -> None:
@@ -261,9 +299,7 @@ def check_tensors(tensors: Sequence[Tensor]) -> None:
         ValueError: there are none, shapes or dtypes differ, or an element
             would be changed twice because memory is shared.
     """
-    tensors = tensor_list(tensors)
-    if len(tensors) == 0:
-        raise ValueError("no tensors to communicate (tensors: 0)")
+    tensors = tensor_list(tensors, least=1)
     for x in tensors:
         check_strided(x)
     check_one_shape(tensors)

@@ -177,10 +177,17 @@ def planned_allreduce(
 
     The arguments and the errors are those of :func:`allreduce`.
     """
-    name = str(algorithm).partition(":")[0]
-    check_known("algorithm", name, ALGORITHMS)
+    check_algorithm(algorithm)
     name = "ring" if algorithm == LIBRARY else algorithm
     return algorithms.allreduce_plan(name, p, ranks_per_node)
+
+
+def check_algorithm(algorithm: str) -> None:
+    """Raise ValueError unless an allreduce has an algorithm of this name.
+
+    The number of ranks on a node may stand in it: "hierarchical:4".
+    """
+    check_known("algorithm", str(algorithm).partition(":")[0], ALGORITHMS)
 
 
 def reduce_scatter(

@@ -20,6 +20,7 @@ from dpkit.sim.changes import why_apart
 from dpkit.sim.devices import hold_on_gpu
 from dpkit.units import check_count, show_seconds
 
+UNWAITED = ("mps", "meta")  # torch waits for no single device of these
 DEVICE_KINDS = ("cuda", "sim", "gpu", "cpu")
 
 
@@ -120,10 +121,19 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     stops before the work does. Where each simulated device has its own host,
     the hosts wait for each other too.
 
+    Raises:
+        ValueError: a device is of a kind that cannot be waited for.
+
     Example:
         >>> dpkit.synchronize(dpkit.devices(2, kind="sim"))
     """
     found = sorted(set(map(torch.device, device_list(devices))), key=str)
+    for device in found:
+        if device.type in UNWAITED:
+            raise ValueError(
+                "a device of this kind cannot be waited for (device: "
+                f"{device}); dpkit.devices() gives some that can"
+            )
     for device in found:
         if device.type != "cpu":
             torch.get_device_module(device).synchronize(device)

@@ -17,6 +17,7 @@ from dpkit.arguments import (
     check_rows,
     check_shards,
     device_list,
+    given_device,
     tensor_list,
     trainable_list,
 )
@@ -71,7 +72,7 @@ def gather(shards: Sequence[Tensor], device: torch.device | str) -> Tensor:
     if len(shards) == 0:
         raise ValueError("no shards to gather (shards: 0)")
     check_shards(shards)
-    (device,) = device_list([device])
+    device = given_device("device", device)
     return torch.cat([shard.to(device) for shard in shards])
 
 

@@ -38,6 +38,7 @@ import torch
 from torch import Tensor
 
 from dpkit import sim
+from dpkit.arguments import given_device
 from dpkit.machine import has_streams
 
 
@@ -78,9 +79,11 @@ class Channel:
         tensor([1., 1., 1.], device='sim:1')
     """
 
-    def __init__(self, source: torch.device, target: torch.device) -> None:
-        self.source = source
-        self.target = target
+    def __init__(
+        self, source: torch.device | str, target: torch.device | str
+    ) -> None:
+        self.source = source = given_device("source", source)
+        self.target = target = given_device("target", target)
         self._streams: list[Any] = []
         if source != target and has_streams(source) and has_streams(target):
             self._streams = [_module(d).Stream(d) for d in (source, target)]
@@ -100,7 +103,7 @@ class Channel:
 
 
 def send(
-    x: Tensor, target: torch.device, into: Tensor | None = None
+    x: Tensor, target: torch.device | str, into: Tensor | None = None
 ) -> PendingTensor:
     """Copy a tensor to another device, on side streams of both.
 
@@ -120,6 +123,7 @@ def send(
         tensor([1., 1., 1.], device='sim:1')
     """
     source = x.device
+    target = given_device("target", target)
     sender = copy_streams(source)
     receiver = copy_streams(target)
     if source == target or sender is None or receiver is None:
@@ -150,7 +154,7 @@ def receive(x: Tensor, device: torch.device | str) -> Tensor:
         >>> receive(torch.ones(3).pin_memory(), zero)
         tensor([1., 1., 1.], device='sim:0')
     """
-    device = torch.device(device)
+    device = given_device("device", device)
     on_host = x.device.type == "cpu"
     streams = copy_streams(device) if on_host and x.is_pinned() else None
     if streams is None:

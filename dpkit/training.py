@@ -18,7 +18,16 @@ from dpkit.units import check_count, show_seconds
 
 @dataclass
 class TrainingRecord:
-    """What a training run did, epoch by epoch."""
+    """What a training run did, epoch by epoch.
+
+    Example:
+        >>> record = dpkit.TrainingRecord(
+        ...     dpkit.devices(2, "cpu"), accuracies=[0.5, 0.75],
+        ...     seconds=[1.5, 2.5], clock="measured",
+        ... )
+        >>> print(record)
+        test accuracy 0.75, 2 s/epoch measured, on cpu, cpu
+    """
 
     devices: list[torch.device]
     #: Test accuracy after each epoch, from 0 to 1.

@@ -11,12 +11,14 @@ DECIMAL = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""))
 
 def time_unit(seconds: float) -> tuple[float, str]:
     """Return the unit that fits a time: in seconds, and its name."""
+    check_number("seconds", seconds)
     fits = (u for u in TIMES if abs(seconds) >= u[0])
     return next(fits, TIMES[-1] if seconds else TIMES[0])
 
 
 def memory_unit(num_bytes: int) -> tuple[int, str]:
     """Return the unit that fits a memory: in bytes, and its name."""
+    check_number("num_bytes", num_bytes)
     return next((u for u in BINARY if num_bytes >= u[0]), BINARY[-1])
 
 
@@ -45,11 +47,13 @@ def show_factor(factor: float) -> str:
         >>> show_factor(1.86), show_factor(0.223)
         ('×1.86', '÷4.48')
     """
+    check_number("factor", factor)
     return f"×{factor:.2f}" if factor >= 1 else f"÷{1 / factor:.2f}"
 
 
 def show_amount(value: float, unit: str) -> str:
     """Write an amount in powers of 1000: "128 GFLOP" in the unit "FLOP"."""
+    check_number("value", value)
     size, prefix = next((u for u in DECIMAL if value >= u[0]), DECIMAL[-1])
     return f"{_digits(value / size)} {prefix}{unit}"
 
@@ -107,6 +111,15 @@ def check_number(name: str, value: object) -> None:
         math.isnan(value)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"not a number ({name}: {value!r})") from None
+
+
+def check_seconds(name: str, seconds: float) -> None:
+    """Raise an error unless a time is a number of seconds above zero."""
+    check_number(name, seconds)
+    if not seconds > 0:  # NaN is refused, too
+        raise ValueError(
+            f"not a positive number of seconds ({name}: {seconds})"
+        )
 
 
 def check_flag(name: str, value: object) -> None:

@@ -35,6 +35,16 @@ def recomputing() -> Iterator[None]:
     A :class:`DeferredBatchNorm` does not count its rows again. For
     ``torch.utils.checkpoint.checkpoint`` pass
     ``use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())``.
+
+    Example:
+        >>> from dpkit.batch_norm import DeferredBatchNorm, recomputing
+        >>> norm = DeferredBatchNorm(1, num_micro_batches=2)
+        >>> x = torch.tensor([[1.0], [3.0]])
+        >>> _ = norm(x)
+        >>> with recomputing():
+        ...     _ = norm(x)
+        >>> norm.num_batches_tracked  # one micro-batch of the two has come
+        tensor(0)
     """
     token = _AGAIN.set(True)
     try:

@@ -23,7 +23,14 @@ from dpkit.arguments import check_tensor
 
 
 class Moments(NamedTuple):
-    """What batch norm needs to know of the values of each channel."""
+    """What batch norm needs to know of the values of each channel.
+
+    Example:
+        >>> from dpkit.batch_norm import moments
+        >>> group = moments(torch.tensor([[5.0], [7.0], [9.0]]))
+        >>> group.mean, group.variance  # 8 / 3
+        (tensor([7.]), tensor([2.6667]))
+    """
 
     num_values: Tensor  #: how many each channel has, of no dimensions
     mean: Tensor  #: shape (channels,)

@@ -58,7 +58,22 @@ def assign(
 
 
 class Bucket:
-    """Gradients that travel together, as one flat tensor."""
+    """Gradients that travel together, as one flat tensor.
+
+    Args:
+        index: Which bucket of its rank it is.
+        params: The parameters, of any shapes, in the order of their gradients.
+
+    Example:
+        >>> params = [torch.ones(2, 3), torch.ones(4)]
+        >>> bucket = dpkit.buckets.Bucket(0, params)
+        >>> bucket.flat.shape  # 2 · 3 + 4 elements, and 2 flags
+        torch.Size([12])
+        >>> params[1].grad = torch.full((4,), 7.0)
+        >>> bucket.note_ready(1)
+        >>> bucket.flat[6:10], bucket.is_full
+        (tensor([7., 7., 7., 7.]), False)
+    """
 
     def __init__(self, index: int, params: Iterable[Tensor]) -> None:
         self.index = index  #: which bucket of its rank it is

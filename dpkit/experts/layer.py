@@ -36,6 +36,11 @@ def own_experts(
 
     Raises:
         ValueError: the ranks do not divide the experts.
+
+    Example:
+        >>> from dpkit.experts import own_experts
+        >>> dpkit.sim.launch(lambda: own_experts("abcdef"), 3)
+        [['a', 'b'], ['c', 'd'], ['e', 'f']]
     """
     check_group(group)
     world_size = dist.get_world_size(group)

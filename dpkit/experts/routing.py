@@ -40,6 +40,16 @@ class Routing:
         counts: The ways to each expert, of shape (experts,). So the first
             ``counts[0]`` ways lead to expert 0, and so on.
         chosen: The ways to each expert before any was dropped.
+
+    Example:
+        Token 1 goes to expert 0, tokens 0 and 2 to expert 1:
+
+        >>> import torch
+        >>> from dpkit.experts import route_tokens
+        >>> scores = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
+        >>> ways = route_tokens(scores)
+        >>> ways.token, ways.counts
+        (tensor([1, 0, 2]), tensor([1, 2]))
     """
 
     token: Tensor

@@ -37,6 +37,20 @@ def exchange_rows(
         given: How many rows each rank of the group gets from this one.
         taken: How many rows this rank gets from each.
         group: The ranks. None: all ranks.
+
+    Example:
+        Ranks 0 and 1 have five rows and two:
+
+        >>> import torch.distributed as dist
+        >>> held = [torch.arange(5.0), torch.arange(5.0, 7.0)]
+        >>> given = [[2, 3], [1, 1]]
+        >>> def arriving():
+        ...     rank = dist.get_rank()
+        ...     x = held[rank].to("sim")[:, None]
+        ...     taken = [counts[rank] for counts in given]
+        ...     return exchange_rows(x, given[rank], taken).flatten().tolist()
+        >>> dpkit.sim.launch(arriving, 2)
+        [[0.0, 1.0, 5.0], [2.0, 3.0, 4.0, 6.0]]
     """
     rows: Tensor = _Exchange.apply(x, given, taken, group)
     return rows

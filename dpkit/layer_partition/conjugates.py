@@ -91,7 +91,7 @@ def allreduce_backward(
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
     """
-    xs = tensor_list(xs)
+    xs = tensor_list(xs, least=1)
     planned_allreduce(algorithm, len(xs))
     return conjugates(xs, there=views, back=partial(sums, algorithm=algorithm))
 
@@ -141,6 +141,16 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
     For what every rank uses in another way, such as the input of a layer of
     which each has a part. :func:`allgather_forward` with
     :func:`allreduce_backward` would send twice as much back.
+
+    Example:
+        >>> xs = [torch.ones(1, n, device=d, requires_grad=True)
+        ...       for n, d in zip((2, 1), dpkit.devices(2, kind="sim"))]
+        >>> ys = dpkit.layer_partition.reduce_scatter_backward(xs, dim=1)
+        >>> [tuple(y.shape) for y in ys]
+        [(1, 3), (1, 3)]
+        >>> torch.autograd.backward([ys[0].sum(), 4 * ys[1].sum()])
+        >>> [x.grad.tolist() for x in xs]  # 1 + 4
+        [[[5.0, 5.0]], [[5.0]]]
     """
     sizes = _sizes(xs, dim)
 
@@ -159,7 +169,18 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
 
 
 def spread(x: Tensor, devices: Devices) -> list[Tensor]:
-    """Copy a tensor to all devices; in backward, take the first's gradient."""
+    """Copy a tensor to all devices; in backward, take the first's gradient.
+
+    ``x`` may have any shape; the copies are in the order of devices.
+
+    Example:
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> x = torch.ones(3, device=devices[0], requires_grad=True)
+        >>> ys = dpkit.layer_partition.spread(x, devices)
+        >>> torch.autograd.backward([5 * y.sum() for y in ys])
+        >>> x.grad  # of replicas, so nothing is added up
+        tensor([5., 5., 5.], device='sim:0')
+    """
     check_tensor(x)
     devices = device_list(devices, least=1)
     home = x.device
@@ -171,8 +192,17 @@ def spread(x: Tensor, devices: Devices) -> list[Tensor]:
 
 
 def take_one(xs: Sequence[Tensor]) -> Tensor:
-    """Return the first of equal tensors; in backward, copy its gradient."""
-    devices = [x.device for x in tensor_list(xs)]
+    """Return the first of equal tensors; in backward, copy its gradient.
+
+    Example:
+        >>> xs = [torch.ones(3, device=d, requires_grad=True)
+        ...       for d in dpkit.devices(2, kind="sim")]
+        >>> y = dpkit.layer_partition.take_one(xs)
+        >>> (5 * y.sum()).backward()
+        >>> [x.grad.tolist() for x in xs]
+        [[5.0, 5.0, 5.0], [5.0, 5.0, 5.0]]
+    """
+    devices = [x.device for x in tensor_list(xs, least=1)]
     return conjugates(
         xs,
         there=lambda xs: views(xs[:1]),

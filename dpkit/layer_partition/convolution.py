@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices
+from dpkit.arguments import Devices, one_per_device
 from dpkit.layer_partition.conjugates import (
     allreduce_backward,
     reduce_scatter_backward,
@@ -88,6 +88,7 @@ class ChannelParallelConv2d(SplitModule):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return shards (b, channels of r, …) of lists as told above."""
+        xs = one_per_device(xs, len(self.parts))
         if self.gather_input:
             xs = reduce_scatter_backward(xs, dim=1)
         elif not self.grouped:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from dpkit.arguments import Devices, check_kind
+from dpkit.arguments import Devices, check_kind, one_per_device
 from dpkit.layer_partition.conjugates import (
     allreduce_backward,
     allreduce_forward,
@@ -75,6 +75,7 @@ class ColumnParallelLinear(SplitModule):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return shards (…, outputs of r) of replicas (…, inputs)."""
+        xs = one_per_device(xs, len(self.parts))
         xs = allreduce_backward(xs, self.algorithm)
         return [part(x) for part, x in zip(self.parts, xs, strict=True)]
 
@@ -126,6 +127,7 @@ class RowParallelLinear(SplitModule):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return replicas (…, outputs) of shards (…, inputs of r)."""
+        xs = one_per_device(xs, len(self.parts))
         terms = [part(x) for part, x in zip(self.parts, xs, strict=True)]
         ys = allreduce_forward(terms, self.algorithm)
         if not self.biases:

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from dpkit.arguments import Devices, check_kind, device_list
+from dpkit.arguments import (
+    Devices,
+    check_kind,
+    device_list,
+    one_per_device,
+)
 from dpkit.layer_partition.conjugates import allgather_forward
 from dpkit.layer_partition.shards import Pick, SplitModule
 from dpkit.units import check_whole
@@ -42,6 +47,7 @@ class Replicated(SplitModule):
 
     def forward(self, xs: Sequence[Tensor]) -> list[Tensor]:
         """Return what each copy makes of its device's tensor."""
+        xs = one_per_device(xs, len(self.parts))
         return [part(x) for part, x in zip(self.parts, xs, strict=True)]
 
     def copies(self) -> list[list[nn.Parameter]]:
@@ -83,6 +89,14 @@ class Residual(nn.Module):
     """A branch, and past it what goes in: ``x + branch(x)`` on each device.
 
     The branch takes replicas, and gives replicas of the same shape.
+
+    Example:
+        >>> from dpkit.layer_partition import Replicated, Residual
+        >>> devices = dpkit.devices(2, kind="sim")
+        >>> block = Residual(Replicated(nn.ReLU(), devices))
+        >>> xs = [torch.tensor([-1.0, 2.0, 3.0], device=d) for d in devices]
+        >>> block(xs)[1]
+        tensor([-1.,  4.,  6.], device='sim:1')
     """
 
     def __init__(self, branch: nn.Module) -> None:

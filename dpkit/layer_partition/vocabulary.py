@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpkit.arguments import Devices, check_scores
+from dpkit.arguments import Devices, check_scores, one_per_device
 from dpkit.collectives import allreduce
 from dpkit.layer_partition.conjugates import allreduce_forward
 from dpkit.layer_partition.shards import (
@@ -70,6 +70,7 @@ class VocabParallelEmbedding(SplitModule):
 
     def forward(self, tokens: Sequence[Tensor]) -> list[Tensor]:
         """Return replicas (…, features) of replicas (…) of whole numbers."""
+        tokens = one_per_device(tokens, len(self.weights))
         sizes = [len(weight) for weight in self.weights]
         rows = _looked_up(
             tokens, sizes, lambda rank, x: F.embedding(x, self.weights[rank])
@@ -109,6 +110,7 @@ def vocab_parallel_cross_entropy(
     Source:
         M. Shoeybi et al., Megatron-LM, 2019, section 3, for the idea.
     """
+    targets = one_per_device(targets, len(logit_shards))
     for x, y in zip(logit_shards, targets, strict=True):
         check_scores(x, y)
     # The largest is subtracted for the sake of range; it has no gradient.

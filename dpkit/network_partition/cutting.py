@@ -25,7 +25,13 @@ from dpkit.units import check_whole
 
 
 class LayerCost(NamedTuple):
-    """What a layer takes for a micro-batch, and the bytes it passes on."""
+    """What a layer takes for a micro-batch, and the bytes it passes on.
+
+    Example:
+        >>> from dpkit.network_partition import LayerCost
+        >>> LayerCost(0.25, 0.5, num_bytes=4000).seconds
+        0.75
+    """
 
     forward_seconds: float
     backward_seconds: float

@@ -57,7 +57,18 @@ def check_allreduce(plan: Plan) -> None:
 
 
 def check_broadcast(plan: Plan, root: int = 0) -> None:
-    """Raise ValueError unless all have what the root had."""
+    """Raise ValueError unless all have what the root had.
+
+    Example:
+        >>> from dpkit.plans.trees import tree_broadcast
+        >>> plan = Plan("tree", 3, 1, tree_broadcast(3, root=2))
+        >>> check_broadcast(plan, root=2)
+        >>> check_broadcast(plan, root=1)
+        Traceback (most recent call last):
+            ...
+        ValueError: not chunk 0 of rank 1 (plan: tree, rank: 0, chunk: 0, \
+it holds: chunk 0 of rank 2)
+    """
     compare(plan, lambda rank, chunk: ((root, chunk),))
 
 

@@ -1,6 +1,7 @@
 """Straight from each rank to each other rank, a distance t in step t."""
 
 from dpkit.plans.plan import Message, Plan, Step
+from dpkit.units import check_count
 
 # Three ranks, which part goes where; rank r adds up part r:
 #
@@ -25,6 +26,7 @@ def direct_allgather(p: int) -> list[Step]:
 
 def direct(p: int) -> Plan:
     """Return the plan of an allreduce: each rank adds up one part for all."""
+    check_count("p", p)
     steps = direct_reduce_scatter(p) + direct_allgather(p)
     return Plan("direct", p, p, steps)
 
@@ -42,6 +44,7 @@ def pairwise(p: int) -> Plan:
           1 | 0 → 1: = 1 as 0 | 1 → 0: = 0 as 1
           2 | 0 → 2: = 2 as 0 | 2 → 0: = 0 as 2
     """
+    check_count("p", p)
     # Step 1 of three: 0 with (1 - 0) % 3 = 1, 1 with 0, and 2 with
     # (1 - 2) % 3 = 2, itself: no message.
     steps: list[Step] = []

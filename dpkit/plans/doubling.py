@@ -12,6 +12,7 @@ from dpkit.plans.plan import (
     Step,
     powers_of_two,
 )
+from dpkit.units import check_count
 
 # Distances are powers of two, so r ^ distance flips one bit of the rank, and
 # both ranks of a pair find each other. Rank 5 of 8, which is 101 in binary:
@@ -63,7 +64,17 @@ def recursive_doubling(p: int) -> Plan:
     """Return the plan of an allreduce by exchanges of whole buffers.
 
     Partners are at distance 1, then 2, then 4, and so on.
+
+    Example:
+        Rank 2 is beyond the power of two: it folds.
+
+        >>> print(recursive_doubling(3))
+        recursive doubling: ranks 3, chunks 1, steps 3
+          0 | 2 → 0: + 0
+          1 | 0 → 1: + 0 | 1 → 0: + 0
+          2 | 0 → 2: = 0
     """
+    check_count("p", p)
     steps: list[Step] = [
         [Message(r, r ^ distance, 0, 1, adds=True) for r in range(core(p))]
         for distance in powers_of_two(core(p))
@@ -76,7 +87,16 @@ def halving_doubling(p: int) -> Plan:
 
     What is exchanged is halved in each step of the sum, and doubled in each
     step of giving it to all.
+
+    Example:
+        >>> print(halving_doubling(4))
+        halving-doubling: ranks 4, chunks 4, steps 4
+          0 | 0 → 2: + 2–3 | 1 → 3: + 2–3 | 2 → 0: + 0–1 | 3 → 1: + 0–1
+          1 | 0 → 1: + 1 | 1 → 0: + 0 | 2 → 3: + 3 | 3 → 2: + 2
+          2 | 0 → 1: = 0 | 1 → 0: = 1 | 2 → 3: = 2 | 3 → 2: = 3
+          3 | 0 → 2: = 0–1 | 1 → 3: = 0–1 | 2 → 0: = 2–3 | 3 → 1: = 2–3
     """
+    check_count("p", p)
     q = core(p)
     steps = halving_reduce_scatter(q) + doubling_allgather(q)
     return Plan("halving-doubling", p, q, _folded(p, q, steps))

@@ -13,6 +13,7 @@ from dpkit.plans.plan import (
     Step,
     together,
 )
+from dpkit.units import check_count, check_whole
 
 # i is the place of a rank in the ring, t the step. Each part goes around in
 # the order of places, so the rank in place i sends part (i - t) % size. Four
@@ -45,6 +46,7 @@ def ring_reduce_scatter(
         0 → 1: + 2; 1 → 2: + 0; 2 → 0: + 1
         0 → 1: + 1; 1 → 2: + 2; 2 → 0: + 0
     """
+    _check_parts(ranks, parts)
     size = len(ranks)
     return [
         [
@@ -74,7 +76,15 @@ def ring_allgather(
         ranks: The ranks in the order of the ring.
         parts: The chunks of each part; at first ``ranks[i]`` has
             ``parts[i]``.
+
+    Example:
+        >>> parts = [(0, 1), (1, 2), (2, 3)]
+        >>> for step in ring_allgather([0, 1, 2], parts):
+        ...     print(*step, sep="; ")
+        0 → 1: = 0; 1 → 2: = 1; 2 → 0: = 2
+        0 → 1: = 2; 1 → 2: = 0; 2 → 0: = 1
     """
+    _check_parts(ranks, parts)
     size = len(ranks)
     return [
         [
@@ -85,11 +95,30 @@ def ring_allgather(
     ]
 
 
+def _check_parts(ranks: Sequence[int], parts: Sequence[Chunks]) -> None:
+    """Raise ValueError unless there are ranks, each with a part."""
+    check_count("ranks", len(ranks))
+    if len(parts) != len(ranks):
+        raise ValueError(
+            "each rank of a ring needs one part (parts: "
+            f"{len(parts)}, ranks: {len(ranks)})"
+        )
+
+
 def ring(p: int) -> Plan:
     """Return the plan of an allreduce by a ring.
 
     Parts go around once to be added up, and once more to all.
+
+    Example:
+        >>> print(ring(3))
+        ring: ranks 3, chunks 3, steps 4
+          0 | 0 → 1: + 2 | 1 → 2: + 0 | 2 → 0: + 1
+          1 | 0 → 1: + 1 | 1 → 2: + 2 | 2 → 0: + 0
+          2 | 0 → 1: = 0 | 1 → 2: = 1 | 2 → 0: = 2
+          3 | 0 → 1: = 2 | 1 → 2: = 0 | 2 → 0: = 1
     """
+    check_count("p", p)
     ranks = range(p)
     parts = [(i, i + 1) for i in range(p)]
     steps = ring_reduce_scatter(ranks, parts) + ring_allgather(ranks, parts)
@@ -119,7 +148,14 @@ def hierarchical(p: int, ranks_per_node: int) -> Plan:
 
     Raises:
         ValueError: the ranks do not fill the nodes.
+
+    Example:
+        >>> nodes = hierarchical(12, ranks_per_node=4)
+        >>> len(nodes.steps), len(ring(12).steps)  # 2(3 + 2) and 2 · 11
+        (10, 22)
     """
+    check_count("p", p)
+    check_whole("ranks_per_node", ranks_per_node)
     g = ranks_per_node
     if g < 1 or p % g:
         raise ValueError(

@@ -1,6 +1,7 @@
 """One to all and all to one: a star of messages, or a tree of them."""
 
 from dpkit.plans.plan import Message, Plan, Step, powers_of_two
+from dpkit.units import check_count
 
 
 def star_reduce(p: int, root: int = 0) -> list[Step]:
@@ -42,7 +43,15 @@ def tree_broadcast(p: int, root: int = 0) -> list[Step]:
     """Return the steps of a broadcast down a binomial tree, from the root.
 
     In each step, the ranks that have the buffer send it to as many others.
+
+    Example:
+        >>> for step in tree_broadcast(5):
+        ...     print(*step, sep="; ")
+        0 → 4: = 0
+        0 → 2: = 0
+        0 → 1: = 0; 2 → 3: = 0
     """
+    check_count("p", p)
     return [
         [Message(m.target, m.source, 0, 1) for m in step]
         for step in reversed(tree_reduce(p, root))
@@ -50,10 +59,21 @@ def tree_broadcast(p: int, root: int = 0) -> list[Step]:
 
 
 def star(p: int) -> Plan:
-    """Return the plan of an allreduce: all send to rank 0, and it to all."""
+    """Return the plan of an allreduce: all send to rank 0, and it to all.
+
+    Example:
+        >>> print(star(3))
+        star: ranks 3, chunks 1, steps 4
+          0 | 1 → 0: + 0
+          1 | 2 → 0: + 0
+          2 | 0 → 1: = 0
+          3 | 0 → 2: = 0
+    """
+    check_count("p", p)
     return Plan("star", p, 1, star_reduce(p) + star_broadcast(p))
 
 
 def tree(p: int) -> Plan:
     """Return the plan of an allreduce: up a tree to rank 0, and down again."""
+    check_count("p", p)
     return Plan("tree", p, 1, tree_reduce(p) + tree_broadcast(p))

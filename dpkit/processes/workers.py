@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from dpkit.arguments import check_function
 from dpkit.processes.failures import failure, lateness
 from dpkit.processes.jobs import pickled
 from dpkit.processes.run_clock import RunClock, Uses, read_uses
@@ -23,7 +24,7 @@ from dpkit.processes.starting import (
     tell,
 )
 from dpkit.sim.streams import thread
-from dpkit.units import check_count, check_known, check_number
+from dpkit.units import check_count, check_known, check_seconds
 
 PARENT_LOOK_SECONDS = 0.005  # how often the parent looks
 SETTLE_SECONDS = 0.1  # how long it waits for whose failure was first
@@ -70,7 +71,9 @@ def launch(
             as a third, where they had to wait for the rest.
 
     Raises:
-        TypeError: an argument cannot be copied, such as an open file.
+        TypeError: ``fn`` is no function; or an argument cannot be copied,
+            such as an open file.
+        ValueError: the time is no positive number of seconds.
         RuntimeError: a rank raised an exception, whose traceback the message
             holds, or ended without a result; or a rank of a simulated machine
             calls this.
@@ -131,7 +134,8 @@ class Workers:
             timeout_seconds: For this run, with the start of the processes if
                 there are none.
         """
-        check_number("timeout_seconds", timeout_seconds)
+        check_function("fn", fn)
+        check_seconds("timeout_seconds", timeout_seconds)
         self._check_caller()
         job = pickled(fn, args)
         with self._turn:

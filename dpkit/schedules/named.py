@@ -1,8 +1,8 @@
 """Pipeline schedules: who does what, and in which order.
 
 A network is cut into stages, a batch into micro-batches. Each device has a
-list of actions (``actions``), written before anything runs. At each schedule
-stands its chart: a line for each device, a column for each tick, in which
+list of actions (``actions``), written before anything runs. Each schedule
+shows its chart: a line for each device, a column for each tick, in which
 every action takes one tick and a dot is an idle one.
 """
 
@@ -16,17 +16,18 @@ from dpkit.schedules.actions import (
 )
 from dpkit.units import check_known, check_whole
 
-# Two stages, two micro-batches:
-#
-#     0F0 .   .   0B0 0F1 .   .   0B1
-#     .   1F0 1B0 .   .   1F1 1B1 .
-
 
 def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
     """Return the schedule in which one device works at a time.
 
     Each micro-batch goes forward through all stages and back, before the next
     one starts.
+
+    Example:
+        >>> from dpkit.schedules import chart
+        >>> print(chart(naive(2, 2)))
+        0F0 .   .   0B0 0F1 .   .   0B1
+        .   1F0 1B0 .   .   1F1 1B1 .
     """
     _check_counts(num_stages, num_micro_batches)
     return [
@@ -35,15 +36,17 @@ def naive(num_stages: int, num_micro_batches: int = 1) -> Schedule:
     ]
 
 
-# Two stages, three micro-batches. Stage r starts at tick r; its first
-# backward pass waits for the stages behind it.
-#
-#     0F0 0F1 0F2 .   .   0B0 0B1 0B2
-#     .   1F0 1F1 1F2 1B0 1B1 1B2 .
-
-
 def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     """Return the schedule of all forward passes, then all backward passes.
+
+    Stage r starts at tick r, and its first backward pass waits for the stages
+    behind it.
+
+    Example:
+        >>> from dpkit.schedules import chart
+        >>> print(chart(gpipe(2, 3)))
+        0F0 0F1 0F2 .   .   0B0 0B1 0B2
+        .   1F0 1F1 1F2 1B0 1B1 1B2 .
 
     Source:
         Huang et al., "GPipe", 2019.
@@ -55,18 +58,20 @@ def gpipe(num_stages: int, num_micro_batches: int) -> Schedule:
     ]
 
 
-# Three stages, four micro-batches; warm_up is 3 - stage - 1:
-#
-#     stage 0, warm_up 2    0F0 0F1 0F2 .   .   0B0 0F3 0B1 .   0B2 .   0B3
-#     stage 1, warm_up 1    .   1F0 1F1 .   1B0 1F2 1B1 1F3 1B2 .   1B3 .
-#     stage 2, warm_up 0    .   .   2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 .   .
-
-
 def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
     """Return 1F1B: a few forward passes, then one of each in turn.
 
     Stage r warms up with p - r - 1 forward passes, as many as there are
     stages behind it, so that it keeps at most p - r micro-batches.
+
+    Example:
+        With three stages they warm up with 2, 1 and 0 forward passes:
+
+        >>> from dpkit.schedules import chart
+        >>> print(chart(one_f_one_b(3, 4)))
+        0F0 0F1 0F2 .   .   0B0 0F3 0B1 .   0B2 .   0B3
+        .   1F0 1F1 .   1B0 1F2 1B1 1F3 1B2 .   1B3 .
+        .   .   2F0 2B0 2F1 2B1 2F2 2B2 2F3 2B3 .   .
     """
     _check_counts(num_stages, num_micro_batches)
     schedule = []
@@ -90,10 +95,7 @@ def one_f_one_b(num_stages: int, num_micro_batches: int) -> Schedule:
 #     micro-batch         0  1  0  1    2  3  2  3     2 · group + place % 2
 #
 # Chunk c of device r is stage 2c + r. So device 1 does in step 6 3F2, which
-# is stage 2 · 1 + 1, micro-batch 2 · 1 + 0. The chart, with warm-ups 4 and 2:
-#
-#     0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 .   2B2 .   2B3 0B2 0B3
-#     .   1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3 .
+# is stage 2 · 1 + 1, micro-batch 2 · 1 + 0. The warm-ups are 4 and 2.
 
 
 def interleaved(
@@ -106,6 +108,12 @@ def interleaved(
 
     Raises:
         ValueError: the micro-batches do not divide into groups of p.
+
+    Example:
+        >>> from dpkit.schedules import chart
+        >>> print(chart(interleaved(2, 4, chunks_per_device=2)))
+        0F0 0F1 2F0 2F1 0F2 2B0 0F3 2B1 2F2 0B0 2F3 0B1 .   2B2 .   2B3 0B2 0B3
+        .   1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3 .
 
     Source:
         Narayanan et al., "Efficient large-scale language model training on
@@ -133,20 +141,19 @@ def interleaved(
     return schedule
 
 
-# Three stages, four micro-batches: 1F1B with B split into I and W. Stage r
-# puts W off by r micro-batches.
-#
-#     0F0 0F1 0F2 .   .   0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3
-#     .   1F0 1F1 .   1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3
-#     .   .   2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3
-
-
 def zero_bubble_h1(num_stages: int, num_micro_batches: int) -> Schedule:
     """Return 1F1B whose backward is split, the weights' half put off.
 
     Only the gradients of inputs hold up the stage before. Stage r puts those
     of the weights off by r micro-batches, and makes up for it at the end,
     where 1F1B would wait.
+
+    Example:
+        >>> from dpkit.schedules import chart
+        >>> print(chart(zero_bubble_h1(3, 4)))
+        0F0 0F1 0F2 .   .   0I0 0W0 0F3 0I1 0W1 0I2 0W2 0I3 0W3
+        .   1F0 1F1 .   1I0 1F2 1I1 1W0 1F3 1I2 1W1 1I3 1W2 1W3
+        .   .   2F0 2I0 2F1 2I1 2F2 2I2 2W0 2F3 2I3 2W1 2W2 2W3
 
     Source:
         Qi, Wan, Huang and Lin, "Zero bubble pipeline parallelism", 2024.

@@ -33,6 +33,15 @@ class PartialAttention(NamedTuple):
         weighted: Σ exp(s − maximum) v, of shape (…, queries, size).
         maximum: The largest score m of each query, (…, queries, 1).
         total: Σ exp(s − maximum), (…, queries, 1).
+
+    Example:
+        One query after the first two blocks of the table above:
+
+        >>> part = PartialAttention(torch.tensor([[21.353]]),
+        ...                         maximum=torch.tensor([[4.0]]),
+        ...                         total=torch.tensor([[1.135]]))
+        >>> part.output, part.logsumexp  # 21.353 / 1.135, 4 + ln 1.135
+        (tensor([[18.8132]]), tensor([[4.1266]]))
     """
 
     weighted: Tensor

@@ -41,6 +41,22 @@ class Passes:
         devices: k devices.
         optimizer: Makes the optimizer of a list of flat shards.
         algorithm: That of the collectives, "ring", "direct" or "library".
+
+    Example:
+        A subclass with two blocks, which it prepares in this order:
+
+        >>> from dpkit.sharding import Passes
+        >>> class Order(Passes):
+        ...     def before(self, place, following):
+        ...         print(f"block {place}, then {following}")
+        >>> blocks = nn.Linear(3, 4), nn.Linear(4, 1)
+        >>> passes = Order(blocks, dpkit.devices(2, "sim"), torch.optim.SGD)
+        >>> X, y = torch.ones(5, 3), torch.zeros(5, 1)
+        >>> loss = passes.forward_backward(X, y, nn.MSELoss())
+        block 0, then 1
+        block 1, then None
+        block 1, then 0
+        block 0, then None
     """
 
     def __init__(

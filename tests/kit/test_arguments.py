@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 import dpkit
 from dpkit import layer_partition as lp
+from dpkit import units
 from dpkit.batch_norm import SyncBatchNorm
 from dpkit.buckets import Buckets, assign
 from dpkit.data_parallel import BucketedDataParallel
@@ -484,6 +485,12 @@ NO_KINDS = [
     (lambda: ring_attention(*[HEADS] * 3, group=3), "group: 3"),
     (lambda: ulysses_attention(*[HEADS] * 3, group=3), "group: 3"),
     (lambda: own_experts([net], group=3), "group: 3"),
+    (lambda: dpkit.sim.name_stream(3, "x"), r"stream: 3\)"),
+    (lambda: units.time_unit("a"), "number .seconds: 'a'"),
+    (lambda: units.show_seconds("a"), "number .seconds: 'a'"),
+    (lambda: units.show_memory("a"), "number .num_bytes: 'a'"),
+    (lambda: units.show_amount("a", "B"), "number .value: 'a'"),
+    (lambda: units.show_factor(None), "number .factor: None"),
     (
         lambda: expert_parallel(X, route_tokens(X), [net] * 3, group="all"),
         "group: 'all'",

@@ -149,10 +149,48 @@ def test_activations_that_can(activation):
     assert len(lp.ParallelMLP(*layers, dpkit.devices(2, "sim"))) == 3
 
 
-def test_a_tensor_where_a_list_belongs():
-    layer = lp.ColumnParallelLinear(nn.Linear(5, 7), dpkit.devices(3, "cpu"))
+THREE = dpkit.devices(3, "cpu")
+TAKE_ONE_EACH = {
+    "columns": lp.ColumnParallelLinear(nn.Linear(5, 7), THREE),
+    "rows": lp.RowParallelLinear(nn.Linear(7, 5), THREE),
+    "channels": lp.ChannelParallelConv2d(nn.Conv2d(5, 7, 1), THREE),
+    "channels of replicas": on_replicas(nn.Conv2d(5, 7, 1), THREE),
+    "groups": on_replicas(nn.Conv2d(6, 6, 1, groups=6), THREE),
+    "heads": lp.HeadParallelAttention(
+        nn.MultiheadAttention(6, 3, batch_first=True), THREE
+    ),
+    "words": lp.VocabParallelEmbedding(nn.Embedding(7, 5), THREE),
+    "two layers": lp.ParallelMLP(
+        nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 5), THREE
+    ),
+    "copies": lp.Replicated(nn.ReLU(), THREE),
+    "branch": lp.Residual(lp.Replicated(nn.ReLU(), THREE)),
+    "loss": lambda targets: lp.vocab_parallel_cross_entropy(
+        [torch.zeros(2, 5)] * 3, targets
+    ),
+}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
+@pytest.mark.parametrize("act", TAKE_ONE_EACH.values(), ids=TAKE_ONE_EACH)
+def test_each_device_needs_one_tensor(act, count):
+    told = rf"each device needs one tensor \(tensors: {count}, devices: 3\)"
+    with pytest.raises(ValueError, match=told):
+        act([torch.ones(2, 5, 1, 1)] * count)
+
+
+@pytest.mark.parametrize("act", TAKE_ONE_EACH.values(), ids=TAKE_ONE_EACH)
+def test_a_tensor_where_a_list_belongs(act):
     with pytest.raises(TypeError, match=r"\(shape: \(3, 5\)\)"):
-        layer(torch.ones(3, 5))
+        act(torch.ones(3, 5))
+
+
+@pytest.mark.parametrize(
+    "act", [lp.allreduce_backward, lp.allreduce_forward, lp.take_one]
+)
+def test_without_tensors_there_is_nothing_to_send(act):
+    with pytest.raises(ValueError, match=r"no tensors .*\(tensors: 0\)"):
+        act([])
 
 
 @pytest.mark.parametrize(

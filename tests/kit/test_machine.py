@@ -107,6 +107,15 @@ def test_devices_by_name():
     dpkit.synchronize(["sim:0", "cpu"])
 
 
+@pytest.mark.parametrize("device", ["mps", "meta"])
+def test_what_cannot_be_waited_for(device, monkeypatch):
+    """Nothing is waited for then, not even the devices before it."""
+    monkeypatch.setattr(torch.cuda, "synchronize", None)
+    told = rf"cannot be waited for \(device: {device}\); dpkit.devices"
+    with pytest.raises(ValueError, match=told):
+        dpkit.synchronize(["cuda:0", device])
+
+
 def test_synchronize_waits_for_every_device(monkeypatch):
     waited_for = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited_for.append)

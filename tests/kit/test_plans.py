@@ -155,6 +155,42 @@ def test_a_ring_of_some_ranks_in_another_order():
             assert [r for r, _ in held[rank][c]] == sorted(ranks)
 
 
+OF_P_RANKS = {
+    **{name: ALLREDUCE[name] for name in PLAIN},
+    "hierarchical": lambda p: rings.hierarchical(p, 1),
+    "tree_broadcast": trees.tree_broadcast,
+    "pairwise": direct.pairwise,
+}
+
+
+@pytest.mark.parametrize("name", OF_P_RANKS)
+def test_a_plan_needs_ranks(name):
+    for p in (0, -2):
+        with pytest.raises(ValueError, match=rf"below one \(p: {p}\)"):
+            OF_P_RANKS[name](p)
+    for p in (2.0, "3", True):
+        with pytest.raises(TypeError, match=rf"whole number \(p: {p!r}\)"):
+            OF_P_RANKS[name](p)
+
+
+@pytest.mark.parametrize("g", [2.0, "2"])
+def test_a_node_has_a_whole_number_of_ranks(g):
+    with pytest.raises(TypeError, match=rf"\(ranks_per_node: {g!r}\)"):
+        rings.hierarchical(8, g)
+
+
+@pytest.mark.parametrize(
+    "steps", [rings.ring_allgather, rings.ring_reduce_scatter]
+)
+def test_each_rank_of_a_ring_needs_a_part(steps):
+    with pytest.raises(ValueError, match=r"below one \(ranks: 0\)"):
+        steps([], [])
+    for parts in ([(0, 1)], [(0, 1), (1, 2), (2, 3)]):
+        told = rf"\(parts: {len(parts)}, ranks: 2\)"
+        with pytest.raises(ValueError, match=told):
+            steps([0, 1], parts)
+
+
 @pytest.mark.parametrize("g", [0, -1, 3])
 def test_nodes_must_be_full(g):
     with pytest.raises(ValueError, match=rf"ranks: 8, ranks_per_node: {g}\)"):

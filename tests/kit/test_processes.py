@@ -1,6 +1,7 @@
 """Tests of dpkit.processes: what arrives, what fails, what is left."""
 
 import ctypes
+import math
 import os
 import subprocess
 import sys
@@ -256,6 +257,19 @@ def test_what_cannot_be_copied(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)  # nothing may start
     with pytest.raises(TypeError, match="cannot pickle"):
         launch(max, 2, 3, threading.Lock())
+
+
+@pytest.mark.parametrize("seconds", [0, -1, math.nan])
+def test_a_time_in_which_nothing_can_run(monkeypatch, seconds):
+    monkeypatch.setattr(Workers, "_run", None)  # no run may begin
+    with pytest.raises(ValueError, match=rf"\(timeout_seconds: {seconds}\)"):
+        launch(dist.get_rank, 2, timeout_seconds=seconds)
+
+
+def test_what_is_no_function(monkeypatch):
+    monkeypatch.setattr(Workers, "_run", None)
+    with pytest.raises(TypeError, match=r"not a function \(fn: int\)"):
+        launch(3, 2)
 
 
 @pytest.mark.slow

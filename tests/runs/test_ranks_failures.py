@@ -129,6 +129,20 @@ def test_a_function_that_runs_nothing_is_refused(fn):
     assert name in str(caught.value)
 
 
+def test_what_is_no_function_is_refused():
+    with pytest.raises(TypeError, match=r"not a function \(fn: int\)"):
+        dpkit.sim.launch(3, 2)
+
+
+@pytest.mark.parametrize("algorithm", ["x", "", 3, "x:2"])
+def test_an_unknown_algorithm_is_refused_before_a_rank_runs(algorithm):
+    ran = []
+    name = str(algorithm).partition(":")[0]
+    with pytest.raises(ValueError, match=rf"\(algorithm: '{name}', known: "):
+        dpkit.sim.launch(lambda: ran.append(1), 2, algorithm=algorithm)
+    assert ran == []
+
+
 def leave_python():
     if dist.get_rank() == 1:
         sys.exit(3)

@@ -171,10 +171,17 @@ def test_what_cannot_be_is_refused(arguments, words):
 
 def test_an_unknown_setting_is_refused():
     with (
-        pytest.raises(TypeError, match="colour; known: num_devices"),
+        pytest.raises(TypeError, match=r"\(setting: 'colour', known: num_dev"),
         dpkit.sim.machine(colour="red"),
     ):
         pass
+
+
+def test_by_default_the_values_are_held_as_configure_holds_them():
+    with dpkit.sim.machine(backing="meta"), dpkit.sim.machine(backing=None):
+        assert simulation.settings == DEFAULTS
+        assert torch.ones(2, device="sim:0").sum().item() == 2
+    assert simulation.settings == DEFAULTS
 
 
 def test_a_gpu_must_be_there_to_hold_the_numbers(monkeypatch):
@@ -268,6 +275,8 @@ def test_numbers_lie_on_the_gpu_also_on_hardware_that_was_chosen(one_gpu):
     assert simulation.settings["num_devices"] == 3
     dpkit.sim.configure(num_devices=2)
     assert simulation.backing == one_gpu, "nobody has said otherwise"
+    with dpkit.sim.machine(backing=None):
+        assert simulation.backing == one_gpu, "by default, as above"
     dpkit.sim.configure(backing="cpu")
     assert simulation.backing == torch.device("cpu")
 

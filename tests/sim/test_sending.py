@@ -133,6 +133,31 @@ def test_what_is_sent_arrives(get_devices):
     assert torch.equal(y.cpu(), x.cpu())
 
 
+def test_a_device_may_be_given_by_its_name():
+    x = torch.ones(3, device="sim:0")
+    for act in (send, Channel("sim:0", "sim:1").send):
+        given = (x, "sim:1") if act is send else (x,)
+        assert act(*given).wait().device == torch.device("sim:1")
+    assert send(x, "sim:0").wait() is x
+
+
+NO_DEVICES = {
+    "target": lambda d: send(torch.ones(3, device="sim:0"), d),
+    "source": lambda d: Channel(d, "sim:1"),
+    "device": lambda d: receive(torch.ones(3), d),
+}
+
+
+@pytest.mark.parametrize("name", NO_DEVICES)
+def test_what_is_no_device(name):
+    for given in ("simm:1", 1.5, None):
+        told = rf"not a device \({name}: {given!r}\)"
+        with pytest.raises(TypeError, match=told):
+            NO_DEVICES[name](given)
+    with pytest.raises(RuntimeError, match="device: sim:99, simulated dev"):
+        NO_DEVICES[name]("sim:99")
+
+
 def test_to_itself_nothing_is_copied():
     (device,) = dpkit.devices(1, "sim")
     x = torch.ones(3, device=device)

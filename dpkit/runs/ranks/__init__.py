@@ -130,8 +130,10 @@ def launch(
         RuntimeError: a rank raised an exception, which is its cause; no
             rank could go on, and the error names what each has waited for; or
             a rank has done nothing for ``idle_limit``.
-        ValueError: the limit is no positive number of seconds; or one rank
-            cannot stand for all on this machine.
+        TypeError: ``fn`` is no function, or a call of it would run nothing.
+        ValueError: there is no such algorithm; the limit is no positive
+            number of seconds; or one rank cannot stand for all on this
+            machine.
 
     Example:
         >>> import torch.distributed as dist

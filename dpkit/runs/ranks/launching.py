@@ -10,6 +10,8 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
+from dpkit.arguments import check_function
+from dpkit.collectives import check_algorithm
 from dpkit.library import LIBRARY
 from dpkit.processes import ending_children
 from dpkit.runs.ranks.alike import AlikeGroup, AlikeWorld, tell_of_one
@@ -56,10 +58,14 @@ def run_ranks(
     Raises:
         RuntimeError: ranks run already; or as :func:`dpkit.sim.launch` says.
         TypeError: to call ``fn`` would run nothing.
+        ValueError: there is no such algorithm.
     """
     if isinstance(c10d._world, Registry) or rank_thread.is_process:
         raise RuntimeError("ranks are running already; launch them in turn")
-    _check_function(fn)
+    check_function("fn", fn)
+    _check_runs(fn)
+    if algorithm is not None:
+        check_algorithm(algorithm)
     if alike:
         check_machine()
     collect_garbage(simulation.memory)  # a new process has none
@@ -167,7 +173,7 @@ def _end(scheduler: Scheduler, watch: TurnWatch, error: BaseException) -> None:
             error.add_note(f"rank {rank} does not end: it waits in {place}")
 
 
-def _check_function(fn: Callable[..., Any]) -> None:
+def _check_runs(fn: Callable[..., Any]) -> None:
     """Raise TypeError for a function that runs nothing when it is called."""
     kinds = {
         "a coroutine": inspect.iscoroutinefunction,

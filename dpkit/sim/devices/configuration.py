@@ -229,8 +229,7 @@ def configure(
         >>> dpkit.sim.configure()
     """
     settings = dict(locals())
-    if backing is None:
-        settings["backing"] = "cuda:0" if simulation.replaces_gpus else "cpu"
+    settings["backing"] = _chosen_backing(backing)
     simulation.change(settings)
     simulation.backing_is_chosen = backing is not None
 
@@ -240,6 +239,13 @@ DEFAULTS: dict[str, Any] = {
     for name, parameter in inspect.signature(configure).parameters.items()
 } | {"backing": "cpu"}
 simulation = Simulation(dict(DEFAULTS))
+
+
+def _chosen_backing(backing: str | None) -> str:
+    """Return what holds the values, where None stands for the default."""
+    if backing is None:
+        return "cuda:0" if simulation.replaces_gpus else "cpu"
+    return backing
 
 
 def hold_on_gpu() -> None:  # only on CUDA
@@ -286,16 +292,18 @@ def machine(**changes: Any) -> Iterator[None]:
         58 µs, simulated
     """
     before = simulation.settings
-    unknown = set(changes) - set(before)
-    if unknown:
-        raise TypeError(
-            f"unknown setting ({', '.join(sorted(unknown))}; known: "
-            f"{', '.join(before)})"
-        )
+    for name in changes:
+        if name not in before:
+            raise TypeError(
+                f"unknown setting (setting: {name!r}, known: "
+                f"{', '.join(before)})"
+            )
+    settings = {**before, **changes}
+    settings["backing"] = _chosen_backing(settings["backing"])
     kept = dict(vars(simulation))
     device = simulation.current_device
     capacity = simulation.memory.capacity
-    simulation.change({**before, **changes}, apart=True)
+    simulation.change(settings, apart=True)
     simulation.is_for_a_block = True
     try:
         yield

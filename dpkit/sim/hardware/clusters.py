@@ -26,7 +26,18 @@ from dpkit.units import check_count, check_known, check_number
 
 @dataclass(frozen=True)
 class Cluster:
-    """Devices of one kind, what joins them, and what drives them."""
+    """Devices of one kind, what joins them, and what drives them.
+
+    Example:
+        >>> two_nodes = Cluster(
+        ...     8, ACCELERATORS["a100"], LINKS["nvlink3"], HOSTS["eager"],
+        ...     ranks_per_node=4,
+        ... )
+        >>> two_nodes.name
+        'a100, nvlink3, nodes of 4 on ethernet100'
+        >>> two_nodes.node_of(5), two_nodes.link_between(3, 5).name
+        (1, 'ethernet100')
+    """
 
     num_devices: int
     accelerator: Accelerator

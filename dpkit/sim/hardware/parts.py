@@ -66,7 +66,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Host:
-    """What issuing work costs the host: eager PyTorch on a CPU."""
+    """What issuing work costs the host: eager PyTorch on a CPU.
+
+    Example:
+        >>> eager = HOSTS["eager"]
+        >>> taken = eager.issuing(launches=3, views=2, in_backward=False)
+        >>> f"{1e6 * taken:.0f} µs"  # 3 · 8 + 2 · 1.5
+        '27 µs'
+    """
 
     name: str
     #: The host's time for an operation of the forward pass.

@@ -249,6 +249,11 @@ def name_stream(stream: SimStream, name: str) -> None:
         >>> last.name, last.stream.split("; ")[-1]
         ('ones', 'sends')
     """
+    if not isinstance(stream, SimStream):
+        raise TypeError(
+            "not a stream of a simulated device (stream: "
+            f"{stream!r}); torch.sim.Stream makes one"
+        )
     simulation.clock.name_stream(stream.device.index, stream.number, name)
 
 
