@@ -2,10 +2,12 @@
 
 import re
 import runpy
+import subprocess
 import sys
 
 import pytest
 import recorders
+from recorders import provenance
 
 from tests.repository import ROOT
 
@@ -55,3 +57,28 @@ def test_a_recorder_says_which_command_runs_it(name):
     for command in commands:
         assert re.search(rf"[ =]{name}\b", command), command
     assert commands or "provenance" not in source
+
+
+def test_a_record_made_again_is_no_uncommitted_change(tmp_path, monkeypatch):
+    """Else make reproduce would mark each record after its first."""
+    made = tmp_path / "book" / "_data" / "made.json"
+    published = made.with_name("published.json")
+    made.parent.mkdir(parents=True)
+    made.write_text('{"provenance": {}, "rows": []}')
+    published.write_text('{"source": "a paper", "rows": []}')
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init"], ["add", "."], [*author, "commit", "-m", "a"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setattr(provenance, "DATA", made.parent)
+    made.write_text('{"provenance": {}, "rows": [1]}')
+    made.with_name("new.json").write_text('{"provenance": {}, "rows": []}')
+    assert provenance.uncommitted() == []
+    published.write_text('{"source": "a paper", "rows": [1]}')
+    (tmp_path / "code.py").write_text("")
+    assert provenance.uncommitted() == [
+        "book/_data/published.json",
+        "code.py",
+    ]
+    published.unlink()
+    assert "book/_data/published.json" in provenance.uncommitted()
