@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorders.provenance import provenance
 
 from dpbook.elsewhere.results import (
     FRAMEWORKS,
@@ -58,7 +59,8 @@ def end_of(framework: str, renew: bool) -> str:
         return "not installed"
     found = run(framework, BOOK, str(python))
     if renew:
-        record(found, BOOK)
+        command = f"make elsewhere FRAMEWORK={framework} RENEW=1"
+        record(found, BOOK, provenance(command))
     differences = list(compare(found))
     end = DIFFERENT if differences else "as recorded"
     seconds = time.monotonic() - began

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import Any
 
 from recorders.provenance import ROOT, provenance, store
@@ -39,7 +40,8 @@ def main() -> None:
     """Write the record."""
     simulated, tracked = peaks(SIMULATED), peaks(TRACKED)
     record = {
-        "provenance": provenance("python scripts/record.py llama_memory"),
+        "provenance": provenance("python scripts/record.py llama_memory")
+        | {"transformers": version("transformers")},
         "what": (
             "the peak of bytes on one of 64 GPUs in two steps of Llama 3 8B: "
             "FSDP2 with bfloat16, 8,192 words, layers recomputed, AdamW"

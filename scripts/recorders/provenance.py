@@ -43,7 +43,7 @@ def provenance(command: str) -> dict[str, Any]:
     return {
         "command": command,
         "commit": git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(git("status", "--porcelain")),
+        "uncommitted_changes": bool(uncommitted()),
         "date": date.today().isoformat(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -53,6 +53,25 @@ def provenance(command: str) -> dict[str, Any]:
         "gpus": [device_name(gpu) for gpu in real_devices()],
         "driver": driver(),
     }
+
+
+def uncommitted() -> list[str]:
+    """Return the files that are not as in the commit, apart from records.
+
+    A record that was made again does not count: it has its own provenance,
+    and else all but the first of ``make reproduce`` would be of uncommitted
+    changes. Published numbers count.
+    """
+    names = git("diff", "--name-only", "HEAD").splitlines()
+    names += git("ls-files", "--others", "--exclude-standard").splitlines()
+    return [name for name in names if not is_record(ROOT / name)]
+
+
+def is_record(path: Path) -> bool:
+    """Return whether a file is a record of book/_data, with provenance."""
+    if DATA not in path.parents or path.suffix != ".json":
+        return False
+    return path.exists() and "provenance" in json.loads(path.read_text())
 
 
 def git(*arguments: str) -> str:

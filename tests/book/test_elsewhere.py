@@ -1,5 +1,6 @@
 """The records of other frameworks: bound to their listings, and right."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -73,8 +74,11 @@ def test_a_record_keeps_what_was_found(book):
         for way, values in found.params.items()
     }
     apart = dict.fromkeys(found.apart, 3e-16)
-    record(replace(found, params=params, apart=apart), book)
+    facts = {"command": "make elsewhere", "date": "2026-11-30"}
+    record(replace(found, params=params, apart=apart), book, facts)
     again = recorded("mxnet", book)
+    stored = json.loads((book / "_data/elsewhere/mxnet.json").read_text())
+    assert stored["provenance"] == facts
     assert again.apart == apart
     for (way, k), values in params.items():
         most = 1e-13 if way == "Trainer" else 2**-54

@@ -125,8 +125,15 @@ def read(framework: str, book: Path) -> tuple[Results, str]:
     return found, record["listing"]
 
 
-def record(found: Results, book: Path) -> None:
-    """Store what the listings gave."""
+def record(found: Results, book: Path, provenance: dict[str, Any]) -> None:
+    """Store what the listings gave.
+
+    Args:
+        found: What they gave.
+        book: The folder of the chapters.
+        provenance: By which command, on what and when they ran. The versions
+            of the framework and of its Python are in ``found``.
+    """
     folder = book / "_data" / "elsewhere"
     with np.load(folder / "pytorch.npz") as stored:
         pytorch = stored["params"]
@@ -138,8 +145,8 @@ def record(found: Results, book: Path) -> None:
         )
     np.savez_compressed(folder / f"{found.framework}.npz", **differences)
     record = {
+        "provenance": provenance,
         "listing": listing(found.framework, book),
-        "source": f"make elsewhere FRAMEWORK={found.framework} RENEW=1",
         "versions": found.versions,
         "steps": steps,
         "apart": {_name(way): value for way, value in found.apart.items()},

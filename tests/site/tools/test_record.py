@@ -1,11 +1,14 @@
 """scripts/record.py: which recorder runs, what is refused, what is told."""
 
+import json
 import re
 import runpy
+import subprocess
 import sys
 
 import pytest
 import recorders
+from recorders import provenance
 
 from tests.repository import ROOT
 
@@ -37,13 +40,28 @@ def heads(section):
     return [name for entry in entries for name in re.findall(r"\w+", entry)]
 
 
-def test_the_room_of_recorders_lists_those_that_make_reproduce_runs():
+def reproduced():
+    """Return the programs that make reproduce runs without a name."""
     text = (ROOT / "Makefile").read_text("utf-8").replace("\\\n", " ")
-    (reproduced,) = re.findall(r"(?m)^RECORDERS := (.*)", text)
+    (names,) = re.findall(r"(?m)^RECORDERS := (.*)", text)
+    return names.split()
+
+
+def program_of(record):
+    """Return the program that writes a record of book/_data."""
+    entries = re.split(r"(?m)^(?=``)", recorders.__doc__)
+    for entry in entries:
+        if f"``{record}.json``" in entry:
+            (name,) = heads(entry)
+            return name
+    return record
+
+
+def test_the_room_of_recorders_lists_those_that_make_reproduce_runs():
     _, told = recorders.__doc__.split("``make reproduce`` runs these:")
     told, others = told.split("These run by their names alone:")
     alone, _ = others.split("What these are made of:")
-    assert heads(told) == reproduced.split()
+    assert heads(told) == reproduced()
     assert sorted(heads(told) + heads(alone)) == KNOWN
 
 
@@ -55,3 +73,46 @@ def test_a_recorder_says_which_command_runs_it(name):
     for command in commands:
         assert re.search(rf"[ =]{name}\b", command), command
     assert commands or "provenance" not in source
+
+
+def recorded():
+    """Yield program and command of each record that a program writes."""
+    for path in sorted(provenance.DATA.glob("*.json")):
+        facts = json.loads(path.read_text()).get("provenance")
+        program = program_of(path.stem)
+        if facts and program in KNOWN:
+            yield pytest.param(program, facts["command"], id=path.stem)
+
+
+@pytest.mark.parametrize(("program", "command"), list(recorded()))
+def test_the_command_of_a_record_runs_its_program(program, command):
+    run = {
+        "make reproduce": reproduced(),
+        "make gpu-report": ["gpu_steps", "gpu_operators", "resident"],
+    }
+    assert program in run.get(command, re.findall(r"\w+", command))
+
+
+def test_a_record_made_again_is_no_uncommitted_change(tmp_path, monkeypatch):
+    """Else make reproduce would mark each record after its first."""
+    made = tmp_path / "book" / "_data" / "made.json"
+    published = made.with_name("published.json")
+    made.parent.mkdir(parents=True)
+    made.write_text('{"provenance": {}, "rows": []}')
+    published.write_text('{"source": "a paper", "rows": []}')
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init"], ["add", "."], [*author, "commit", "-m", "a"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    monkeypatch.setattr(provenance, "DATA", made.parent)
+    made.write_text('{"provenance": {}, "rows": [1]}')
+    made.with_name("new.json").write_text('{"provenance": {}, "rows": []}')
+    assert provenance.uncommitted() == []
+    published.write_text('{"source": "a paper", "rows": [1]}')
+    (tmp_path / "code.py").write_text("")
+    assert provenance.uncommitted() == [
+        "book/_data/published.json",
+        "code.py",
+    ]
+    published.unlink()
+    assert "book/_data/published.json" in provenance.uncommitted()
