@@ -11,11 +11,12 @@ The sum over shards of sums over examples is the sum over the batch, so the
 step is the one that a single device takes.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from math import isfinite
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpkit.arguments import (
     Devices,
@@ -61,6 +62,7 @@ def train_batch(
         algorithm: That of the allreduces, as for :func:`dpkit.allreduce`.
 
     Raises:
+        TypeError: the network is a module that takes examples alone.
         ValueError: the batch is empty, ``X`` and ``y`` differ in length, the
             loss is a mean, or the learning rate is not finite.
 
@@ -76,7 +78,7 @@ def train_batch(
         >>> params[1][0]  # one step from 0 to the mean label
         tensor([3.], device='sim:1', requires_grad=True)
     """
-    _check_step(X, device_params, devices, lr, algorithm)
+    _check_step(net, X, device_params, devices, lr, algorithm)
     loss = _checked(loss, device_params)
     X_shards, y_shards = split_batch(X, y, devices)
     clear_gradients(device_params)
@@ -138,12 +140,14 @@ def sgd(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
 
 
 def _check_step(
+    net: Callable[..., Tensor],
     X: Tensor,
     device_params: Sequence[Sequence[Tensor]],
     devices: Devices,
     lr: float,
     algorithm: str,
 ) -> None:
+    _check_net(net)
     check_tensor(X)
     if X.dim() and len(X) == 0:
         raise ValueError(
@@ -159,6 +163,20 @@ def _check_step(
             f"no parameter requires a gradient (parameters: {len(params)}); "
             "replicate() makes copies that do"
         )
+
+
+def _check_net(net: Callable[..., Tensor]) -> None:
+    """Raise TypeError for a module that can take no list of parameters."""
+    if not isinstance(net, nn.Module):
+        return
+    try:
+        inspect.signature(net.forward).bind("X", "params")
+    except TypeError:
+        raise TypeError(
+            "the network is a module, not a function of examples and "
+            f"parameters (type: {type(net).__name__}); dpkit.DataParallel "
+            "takes modules, which an optimizer trains"
+        ) from None
 
 
 def _check_rate(lr: float) -> None:

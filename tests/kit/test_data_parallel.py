@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 import dpkit
 from dpkit.data_parallel import allreduce_gradients
@@ -69,6 +70,36 @@ def test_a_parameter_that_the_net_does_not_use(get_devices):
     device_params = dpkit.replicate([torch.ones(2, 1), torch.ones(3)], devices)
     step(devices, torch.randn(5, 2), torch.randn(5), device_params)
     assert device_params[1][1].tolist() == [1, 1, 1]
+
+
+def test_a_module_of_examples_alone(get_devices):
+    devices = get_devices(2)
+    replicas = dpkit.replicate([torch.ones(2, 1)], devices)
+    told = (
+        r"the network is a module, .* \(type: Linear\); "
+        r"dpkit\.DataParallel takes modules"
+    )
+    X, y = torch.ones(5, 2), torch.ones(5)
+    linear = nn.Linear(2, 1)
+    with pytest.raises(TypeError, match=told):
+        dpkit.train_batch(linear, loss, X, y, replicas, devices, lr=0.5)
+    for (p,) in replicas:
+        assert p.grad is None
+
+
+def test_a_module_of_examples_and_parameters(get_devices):
+    class Module(nn.Module):
+        def forward(self, X, params):
+            return net(X, params)
+
+    devices = get_devices(2)
+    X, y = torch.randn(5, 2), torch.randn(5)
+    start = [torch.ones(2, 1)]
+    expected = dpkit.replicate(start, devices)
+    step(devices, X, y, expected)
+    found = dpkit.replicate(start, devices)
+    dpkit.train_batch(Module(), loss, X, y, found, devices, lr=0.5)
+    assert torch.equal(found[1][0], expected[1][0])
 
 
 def test_allreduce_gradients_over_lists_of_unequal_length(get_devices):
