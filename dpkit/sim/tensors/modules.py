@@ -39,8 +39,8 @@ _has_inside: Callable[[object], bool] = vars(module)[
 _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 # Attributes of simulated tensors.
 _OURS = ("arrival", "awaited", "backing", "_is_param")
-# Of a tensor that has moved: one with the inside that it had, while a graph
-# holds that. Many tensors have none.
+# For a tensor that has moved: one with the inside that it had, while a graph
+# holds that.
 _left_behind: MutableMapping[Tensor, weakref.ref[Tensor]] = (
     WeakTensorKeyDictionary()
 )
