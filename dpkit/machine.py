@@ -131,8 +131,8 @@ def synchronize(devices: Iterable[torch.device]) -> None:
     for device in found:
         if device.type in UNWAITED:
             raise ValueError(
-                "a device of this kind cannot be waited for (device: "
-                f"{device}); dpkit.devices() gives some that can"
+                "torch waits for no single device of this kind (device: "
+                f"{device}); dpkit.devices() gives some that it waits for"
             )
     for device in found:
         if device.type != "cpu":

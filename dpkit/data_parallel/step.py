@@ -170,7 +170,11 @@ def _check_net(net: Callable[..., Tensor]) -> None:
     if not isinstance(net, nn.Module):
         return
     try:
-        inspect.signature(net.forward).bind("X", "params")
+        signature = inspect.signature(net.forward)
+    except ValueError:  # a module that was compiled has none
+        return
+    try:
+        signature.bind("X", "params")
     except TypeError:
         raise TypeError(
             "the network is a module, not a function of examples and "

@@ -126,6 +126,7 @@ def allgather_forward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
         >>> dpkit.layer_partition.allgather_forward(xs, dim=1)[0]
         tensor([[0, 0, 1]], device='sim:0')
     """
+    xs = tensor_list(xs, least=1)
     sizes = _sizes(xs, dim)
 
     def own_parts(gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -152,6 +153,7 @@ def reduce_scatter_backward(xs: Sequence[Tensor], dim: int) -> list[Tensor]:
         >>> [x.grad.tolist() for x in xs]  # 1 + 4
         [[[5.0, 5.0]], [[5.0]]]
     """
+    xs = tensor_list(xs, least=1)
     sizes = _sizes(xs, dim)
 
     def sums_of_parts(gradients: Sequence[Tensor]) -> list[Tensor]:

@@ -6,7 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpkit.arguments import Devices, check_scores, one_per_device
+from dpkit.arguments import (
+    Devices,
+    check_scores,
+    one_per_device,
+    tensor_list,
+)
 from dpkit.collectives import allreduce
 from dpkit.layer_partition.conjugates import allreduce_forward
 from dpkit.layer_partition.shards import (
@@ -110,6 +115,7 @@ def vocab_parallel_cross_entropy(
     Source:
         M. Shoeybi et al., Megatron-LM, 2019, section 3, for the idea.
     """
+    logit_shards = tensor_list(logit_shards, least=1)
     targets = one_per_device(targets, len(logit_shards))
     for x, y in zip(logit_shards, targets, strict=True):
         check_scores(x, y)

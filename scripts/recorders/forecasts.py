@@ -38,6 +38,8 @@ def main(folder: str, *names: str) -> None:
     old = json.loads(path.read_text())["runs"] if path.exists() else []
     rows = {row["name"]: row for row in old}
     forecasts = read_forecasts()
+    command = "make reproduce NAME=forecasts FOLDER=…"
+    facts = provenance(command) | {"clock": "simulated"}
     for forecast in forecasts:
         name = forecast.script.name
         if names and name not in names:
@@ -47,8 +49,6 @@ def main(folder: str, *names: str) -> None:
         listed = [
             rows[f.script.name] for f in forecasts if f.script.name in rows
         ]
-        command = "make reproduce NAME=forecasts FOLDER=…"
-        facts = provenance(command) | {"clock": "simulated"}
         store(RECORD, {"provenance": facts, "runs": listed})
 
 

@@ -34,6 +34,7 @@ def main(folder: str, *names: str) -> None:
     path = DATA / f"{RECORD}.json"
     old = json.loads(path.read_text())["planted"] if path.exists() else []
     rows = {row["name"]: row for row in old}
+    facts = provenance("make reproduce NAME=planted_mistakes")
     for plant in table.plant:
         name = name_of(plant)
         if names and plant.script not in names and name not in names:
@@ -47,7 +48,7 @@ def main(folder: str, *names: str) -> None:
             if name_of(p) in rows
         ]
         record = {
-            "provenance": provenance("make reproduce NAME=planted_mistakes"),
+            "provenance": facts,
             "commits": planter.commits(),
             "planted": planted,
         }

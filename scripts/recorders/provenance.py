@@ -56,22 +56,25 @@ def provenance(command: str) -> dict[str, Any]:
 
 
 def uncommitted() -> list[str]:
-    """Return the files that are not as in the commit, apart from records.
+    """Return the files that are not as in the commit.
 
-    A record that was made again does not count: it has its own provenance,
-    and else all but the first of ``make reproduce`` would be of uncommitted
-    changes. Published numbers count.
+    A record that was made again with the same results does not count: else
+    all but the first of ``make reproduce`` would be of uncommitted changes.
     """
     names = git("diff", "--name-only", "HEAD").splitlines()
     names += git("ls-files", "--others", "--exclude-standard").splitlines()
-    return [name for name in names if not is_record(ROOT / name)]
+    return [name for name in names if not has_same_results(ROOT / name)]
 
 
-def is_record(path: Path) -> bool:
-    """Return whether a file is a record of book/_data, with provenance."""
-    if DATA not in path.parents or path.suffix != ".json":
+def has_same_results(path: Path) -> bool:
+    """Return whether a file is a record with the results of the commit."""
+    is_record = DATA in path.parents and path.suffix == ".json"
+    committed = git("show", f"HEAD:{path.relative_to(ROOT).as_posix()}")
+    if not is_record or not path.exists() or not committed:
         return False
-    return path.exists() and "provenance" in json.loads(path.read_text())
+    now, then = json.loads(path.read_text()), json.loads(committed)
+    made = now.pop("provenance", None), then.pop("provenance", None)
+    return all(made) and now == then
 
 
 def git(*arguments: str) -> str:

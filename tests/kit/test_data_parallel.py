@@ -87,18 +87,22 @@ def test_a_module_of_examples_alone(get_devices):
         assert p.grad is None
 
 
-def test_a_module_of_examples_and_parameters(get_devices):
-    class Module(nn.Module):
-        def forward(self, X, params):
-            return net(X, params)
+class ModuleOfParameters(nn.Module):
+    def forward(self, X, params: list[torch.Tensor]):
+        return X @ params[0]
 
+
+@pytest.mark.parametrize("made", [lambda x: x, torch.jit.script])
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*")
+def test_a_module_of_examples_and_parameters(made, get_devices):
     devices = get_devices(2)
     X, y = torch.randn(5, 2), torch.randn(5)
     start = [torch.ones(2, 1)]
     expected = dpkit.replicate(start, devices)
     step(devices, X, y, expected)
     found = dpkit.replicate(start, devices)
-    dpkit.train_batch(Module(), loss, X, y, found, devices, lr=0.5)
+    module = made(ModuleOfParameters())
+    dpkit.train_batch(module, loss, X, y, found, devices, lr=0.5)
     assert torch.equal(found[1][0], expected[1][0])
 
 

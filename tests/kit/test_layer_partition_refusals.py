@@ -1,5 +1,7 @@
 """What cannot be split is refused, with the numbers."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -185,8 +187,19 @@ def test_a_tensor_where_a_list_belongs(act):
         act(torch.ones(3, 5))
 
 
+def test_scores_of_one_device_where_a_list_belongs():
+    targets = [torch.ones(3, dtype=torch.long)] * 3
+    with pytest.raises(TypeError, match=r"\(shape: \(3, 5\)\)"):
+        lp.vocab_parallel_cross_entropy(torch.ones(3, 5), targets)
+
+
 @pytest.mark.parametrize(
-    "act", [lp.allreduce_backward, lp.allreduce_forward, lp.take_one]
+    "act",
+    [
+        *(lp.allreduce_backward, lp.allreduce_forward, lp.take_one),
+        partial(lp.allgather_forward, dim=0),
+        partial(lp.reduce_scatter_backward, dim=0),
+    ],
 )
 def test_without_tensors_there_is_nothing_to_send(act):
     with pytest.raises(ValueError, match=r"no tensors .*\(tensors: 0\)"):

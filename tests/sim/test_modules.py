@@ -72,6 +72,22 @@ def test_there_and_back_the_old_backward_is_right(start, between):
     assert str(net.bias.grad.device) == start
 
 
+def test_by_a_way_round_the_old_backward_is_refused():
+    net = nn.Linear(3, 2).to("sim:0")
+    alive = net(torch.ones(1, 3, device="sim:0")).sum()
+    net.to("cpu").to("sim:1").to("sim:0")
+    words = r"has moved since .* \(then: sim:0, now: sim:0\)"
+    with pytest.raises(RuntimeError, match=words):
+        alive.backward()
+
+
+def test_a_parameter_that_has_moved_can_be_swapped():
+    """PyTorch swaps none of which there is a weak reference."""
+    net, other = nn.Linear(3, 2).to("sim:0"), torch.zeros(2, device="sim:0")
+    torch.utils.swap_tensors(net.bias, nn.Parameter(other))
+    assert net.bias.tolist() == [0, 0]
+
+
 def test_what_no_graph_holds_is_freed_when_it_has_moved():
     net = nn.Linear(300, 200).to("sim:0")
     alive = net(torch.ones(1, 300, device="sim:0")).sum()

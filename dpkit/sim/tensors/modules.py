@@ -9,9 +9,9 @@ It asks before whether the one kind of tensor can take the place of the other.
 A plain tensor and a simulated one can. PyTorch's assignment changes only the
 inside of a tensor, which C++ knows; here the inside, the class and the
 attributes are exchanged for those of a new tensor. A graph knows the inside
-that a parameter had: when the parameter comes back, it gets that one again, so
-that backward finds it there. FSDP moves parameters to the CPU and back between
-forward and backward, if it is to offload them.
+that a parameter had: when the parameter comes straight back, it gets that one
+again, so that backward finds it there. So it is where FSDP puts its parameters
+together on the CPU (``summon_full_params``), between forward and backward.
 """
 
 import weakref
@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules import module
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
-from torch.utils.weak import WeakTensorKeyDictionary
+from torch.utils.weak import TensorWeakRef, WeakTensorKeyDictionary
 
 from dpkit.sim.tensors.behaviour import SIM_CLASSES, simulated_class
 from dpkit.sim.tensors.tensor import SimTensor
@@ -41,9 +41,7 @@ _HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 _OURS = ("arrival", "awaited", "backing", "_is_param")
 # For a tensor that has moved: one with the inside that it had, while a graph
 # holds that.
-_left_behind: MutableMapping[Tensor, weakref.ref[Tensor]] = (
-    WeakTensorKeyDictionary()
-)
+_left_behind: MutableMapping[Tensor, TensorWeakRef] = WeakTensorKeyDictionary()
 
 
 def _get_data(tensor: Tensor) -> Tensor:
@@ -94,13 +92,15 @@ def _exchange(tensor: Tensor, value: Tensor) -> None:
     tensor.__dict__, new.__dict__ = vars(new), vars(tensor)
     for name in _HOOKS:  # the inside knows them, too
         setattr(tensor, name, getattr(tensor, name))
-    _left_behind[tensor] = weakref.ref(new)
+    _left_behind.pop(tensor, None)
+    if new._use_count() > 1:  # else a weak reference, which forbids swapping
+        _left_behind[tensor] = TensorWeakRef(new)
 
 
 def _known_to_a_graph(tensor: Tensor, value: Tensor) -> Tensor | None:
     """Return what ``tensor`` left behind where it goes to, with the values."""
     reference = _left_behind.get(tensor)
-    left = reference() if reference is not None else None
+    left: Tensor | None = reference() if reference else None
     if left is None or left.device != value.device:
         return None
     left.grad = None
@@ -139,7 +139,11 @@ def _move_gradient(tensor: Tensor, device: torch.device) -> Tensor | None:
     in_a_graph = tensor._use_count() > 1 and not tensor.is_inference()
     if tensor.requires_grad and in_a_graph:
         # Backward of that graph would bring gradients of the old device.
-        check = partial(_check_not_moved, weakref.ref(tensor), tensor.device)
+        check = partial(
+            _check_not_moved,
+            weakref.ref(tensor),
+            (tensor.device, tensor._cdata),
+        )
         with torch.inference_mode(False):
             get_gradient_edge(tensor).node.register_prehook(check)
     gradient = tensor.grad
@@ -160,14 +164,19 @@ def _give_gradient(tensor: Tensor, gradient: Tensor) -> None:
 
 
 def _check_not_moved(
-    moved: weakref.ref[Tensor], device: torch.device, gradients: Any
+    moved: weakref.ref[Tensor],
+    place: tuple[torch.device, int],
+    gradients: Any,
 ) -> None:
-    """Raise RuntimeError for the gradient of a tensor that has moved."""
+    """Raise RuntimeError for the gradient of a tensor that has moved.
+
+    It may lie where it lay, and have another inside than the graph knows.
+    """
     tensor = moved()
-    if tensor is not None and tensor.device != device:
+    if tensor is not None and (tensor.device, tensor._cdata) != place:
         raise RuntimeError(
             "a parameter has moved since the forward pass (then: "
-            f"{device}, now: {tensor.device}); run the forward pass again"
+            f"{place[0]}, now: {tensor.device}); run the forward pass again"
         )
 
 

@@ -93,26 +93,27 @@ def test_the_command_of_a_record_runs_its_program(program, command):
     assert program in run.get(command, re.findall(r"\w+", command))
 
 
-def test_a_record_made_again_is_no_uncommitted_change(tmp_path, monkeypatch):
+def test_a_record_with_the_same_results_is_no_change(tmp_path, monkeypatch):
     """Else make reproduce would mark each record after its first."""
     made = tmp_path / "book" / "_data" / "made.json"
-    published = made.with_name("published.json")
+    other, published = (made.with_name(n) for n in ("other.json", "told.json"))
     made.parent.mkdir(parents=True)
-    made.write_text('{"provenance": {}, "rows": []}')
+    made.write_text('{"provenance": {"commit": "a"}, "rows": []}')
+    other.write_text('{"provenance": {"commit": "a"}, "rows": []}')
     published.write_text('{"source": "a paper", "rows": []}')
     author = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
     for command in (["init"], ["add", "."], [*author, "commit", "-m", "a"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     monkeypatch.setattr(provenance, "DATA", made.parent)
-    made.write_text('{"provenance": {}, "rows": [1]}')
-    made.with_name("new.json").write_text('{"provenance": {}, "rows": []}')
+    made.write_text('{"rows": [], "provenance": {"commit": "b"}}')
     assert provenance.uncommitted() == []
-    published.write_text('{"source": "a paper", "rows": [1]}')
+    made.write_text('{"provenance": {"commit": "b"}, "rows": [1]}')
+    other.unlink()
+    published.write_text('{"source": "another paper", "rows": []}')
     (tmp_path / "code.py").write_text("")
+    names = "made.json", "other.json", "told.json"
     assert provenance.uncommitted() == [
-        "book/_data/published.json",
+        *(f"book/_data/{name}" for name in names),
         "code.py",
     ]
-    published.unlink()
-    assert "book/_data/published.json" in provenance.uncommitted()
