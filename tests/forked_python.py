@@ -21,6 +21,18 @@ def popen(words, *, env=None, **others):
     return subprocess.Popen(words, env=env, **others)
 
 
+def printed(forking, code):
+    """Return what a program prints that is a child of this process."""
+    with forking.Popen(
+        [sys.executable, "-c", code],
+        stdout=forking.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as run:
+        told, _ = run.communicate()
+    return told
+
+
 class ForkedPython(Forked):
     """A program that is forked: what a Popen is to its user."""
 

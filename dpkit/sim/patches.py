@@ -213,7 +213,10 @@ PATCHES = [
     # Tensors that have others inside it would swap, which fails while the
     # output of the module is alive.
     replaced(
-        module, "is_traceable_wrapper_subclass", modules.must_swap, ["t"]
+        module,
+        "is_traceable_wrapper_subclass",
+        modules.is_made_of_others,
+        ["t"],
     ),
     *(
         wrapped(kind, "__new__", partial(modules.making_uninitialized, kind))

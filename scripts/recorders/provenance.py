@@ -69,8 +69,10 @@ def uncommitted() -> list[str]:
 def has_same_results(path: Path) -> bool:
     """Return whether a file is a record with the results of the commit."""
     is_record = DATA in path.parents and path.suffix == ".json"
+    if not is_record or not path.exists():
+        return False
     committed = git("show", f"HEAD:{path.relative_to(ROOT).as_posix()}")
-    if not is_record or not path.exists() or not committed:
+    if not committed:
         return False
     now, then = json.loads(path.read_text()), json.loads(committed)
     made = now.pop("provenance", None), then.pop("provenance", None)

@@ -1,7 +1,5 @@
 """``FullyShardedDataParallel``, which joins the parameters of a module."""
 
-import sys
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -9,6 +7,7 @@ from torch import nn
 from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel
 
 import dpkit
+from tests.forked_python import printed
 
 
 def network(seed):
@@ -61,11 +60,4 @@ def test_all_ranks_begin_with_what_rank_0_drew(where, forking):
     code = (
         f"from tests.runs.test_flat_parameters import check; check({where!r})"
     )
-    with forking.Popen(
-        [sys.executable, "-c", code],
-        stdout=forking.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as run:
-        told, _ = run.communicate()
-    assert told == "checked\n"
+    assert printed(forking, code) == "checked\n"

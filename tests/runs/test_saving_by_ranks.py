@@ -1,7 +1,5 @@
 """Checkpoints that PyTorch saves in a thread, and those of FSDP1."""
 
-import sys
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -21,6 +19,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 import dpkit
+from tests.forked_python import printed
 
 pytestmark = pytest.mark.filterwarnings(
     # What PyTorch says of its own calls.
@@ -177,11 +176,4 @@ def test_the_whole_state_of_fsdp1_goes_to_the_host(rank0_only, forking):
         "from tests.runs.test_saving_by_ranks import compare; "
         f"compare({rank0_only})"
     )
-    with forking.Popen(
-        [sys.executable, "-c", code],
-        stdout=forking.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as run:
-        told, _ = run.communicate()
-    assert told == "compared 4\n"
+    assert printed(forking, code) == "compared 4\n"

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.fsdp.api import CPUOffload
 
 from dpkit.sim.changes import replaced
-from dpkit.sim.tensors import must_swap
+from dpkit.sim.tensors import is_made_of_others
 
 
 def _refusing_offload(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,8 +39,7 @@ def _refusing_offload(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _CHANGES: list[tuple[Any, str, Any]] = [
-    # Rank 0 would send the tensor inside of a simulated one.
-    (_init_utils, "is_traceable_wrapper_subclass", must_swap),
+    (_init_utils, "is_traceable_wrapper_subclass", is_made_of_others),
     (
         fully_sharded_data_parallel,
         "_init_core_state",
@@ -56,10 +55,6 @@ _CHANGES: list[tuple[Any, str, Any]] = [
 
 
 def flatten_by_ranks(stack: ExitStack) -> None:
-    """Have FSDP take simulated tensors for its flat parameters, until then.
-
-    Args:
-        stack: What undoes it when it ends.
-    """
+    """Let FSDP make flat parameters of simulated ones, until a stack ends."""
     for owner, name, value in _CHANGES:
         stack.callback(replaced(owner, name, value).apply())

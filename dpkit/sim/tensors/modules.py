@@ -98,7 +98,11 @@ def _exchange(tensor: Tensor, value: Tensor) -> None:
 
 
 def _known_to_a_graph(tensor: Tensor, value: Tensor) -> Tensor | None:
-    """Return what ``tensor`` left behind where it goes to, with the values."""
+    """Return the tensor with the inside that a graph knows, if one comes back.
+
+    It has the values of ``value`` now. None: ``tensor`` does not come straight
+    back to the device at which it left that inside.
+    """
     reference = _left_behind.get(tensor)
     left: Tensor | None = reference() if reference else None
     if left is None or left.device != value.device:
@@ -189,8 +193,11 @@ def fits(*tensors: Tensor) -> bool:
     return _can_replace(*map(on_cpu, tensors))
 
 
-def must_swap(tensor: Tensor) -> bool:
-    """Return whether a module must not assign ``tensor`` to its data."""
+def is_made_of_others(tensor: Tensor) -> bool:
+    """Return what torch is told: no simulated tensor is made of others.
+
+    Else a module would swap it, and FSDP would send the plain one inside.
+    """
     return not isinstance(tensor, SimTensor) and _has_inside(tensor)
 
 
