@@ -215,7 +215,7 @@ PATCHES = [
     replaced(
         module,
         "is_traceable_wrapper_subclass",
-        modules.is_made_of_others,
+        modules.has_to_be_opened,
         ["t"],
     ),
     *(

@@ -17,7 +17,7 @@ from torch.distributed.fsdp import (
 from torch.distributed.fsdp.api import CPUOffload
 
 from dpkit.sim.changes import replaced
-from dpkit.sim.tensors import is_made_of_others
+from dpkit.sim.tensors import has_to_be_opened
 
 
 def _refusing_offload(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +39,7 @@ def _refusing_offload(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _CHANGES: list[tuple[Any, str, Any]] = [
-    (_init_utils, "is_traceable_wrapper_subclass", is_made_of_others),
+    (_init_utils, "is_traceable_wrapper_subclass", has_to_be_opened),
     (
         fully_sharded_data_parallel,
         "_init_core_state",
@@ -55,6 +55,6 @@ _CHANGES: list[tuple[Any, str, Any]] = [
 
 
 def flatten_by_ranks(stack: ExitStack) -> None:
-    """Let FSDP make flat parameters of simulated ones, until a stack ends."""
+    """Make FSDP accept simulated parameters, until a stack ends."""
     for owner, name, value in _CHANGES:
         stack.callback(replaced(owner, name, value).apply())

@@ -16,7 +16,7 @@ from dpkit.sim.tensors.backward import (
     raise_outside,
 )
 from dpkit.sim.tensors.behaviour import plain
-from dpkit.sim.tensors.modules import is_made_of_others
+from dpkit.sim.tensors.modules import has_to_be_opened
 from dpkit.sim.tensors.storages import move_storage
 from dpkit.sim.tensors.tensor import SimTensor
 from dpkit.sim.tensors.used_parameters import on_device
@@ -25,7 +25,7 @@ __all__ = [
     "SimTensor",
     "in_backward",
     "move_storage",
-    "is_made_of_others",
+    "has_to_be_opened",
     "on_device",
     "plain",
     "raise_nothing",

@@ -193,8 +193,8 @@ def fits(*tensors: Tensor) -> bool:
     return _can_replace(*map(on_cpu, tensors))
 
 
-def is_made_of_others(tensor: Tensor) -> bool:
-    """Return what torch is told: no simulated tensor is made of others.
+def has_to_be_opened(tensor: Tensor) -> bool:
+    """Return whether torch has to open a tensor: never a simulated one.
 
     Else a module would swap it, and FSDP would send the plain one inside.
     """
