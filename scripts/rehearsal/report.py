@@ -18,7 +18,7 @@ SHORT = ("machine", *(["resident"] if "DPKIT_DATA" in os.environ else []))
 
 if __name__ == "__main__":
     folder = Path(sys.argv[sys.argv.index("--folder") + 1])
-    program = [sys.executable, ROOT / "scripts/gpu_report.py"]
+    program = [sys.executable, str(ROOT / "scripts/gpu_report.py")]
     # How far it comes depends on the machine: what the double finds in its
     # parts is told where they are rehearsed, and not here.
     untold = os.environ | {"CUDA_DOUBLE_LOG": os.devnull}
