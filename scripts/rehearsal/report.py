@@ -19,10 +19,10 @@ SHORT = ("machine", *(["resident"] if "DPKIT_DATA" in os.environ else []))
 if __name__ == "__main__":
     folder = Path(sys.argv[sys.argv.index("--folder") + 1])
     program = [sys.executable, str(ROOT / "scripts/gpu_report.py")]
-    # How far it comes depends on the machine: what the double finds in its
-    # parts is told where they are rehearsed, and not here.
-    untold = os.environ | {"CUDA_DOUBLE_LOG": os.devnull}
-    subprocess.run([*program, *sys.argv[1:]], env=untold)
+    # How far it comes depends on the machine. What the double finds in its
+    # parts is named where they are rehearsed one by one, and not here.
+    unnamed = os.environ | {"CUDA_DOUBLE_LOG": os.devnull}
+    subprocess.run([*program, *sys.argv[1:]], env=unnamed)
     (written,) = folder.glob("gpu-report-*.md")
     print(f"{written.name}: {len(written.read_text('utf-8'))} characters")
     gpus = dpkit.devices(kind="cuda")
