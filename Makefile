@@ -312,7 +312,7 @@ on-reader: $(READY)
 on-coverage: $(READY)
 	rm -rf _build/coverage && mkdir -p _build/coverage
 	$(ON_SIM) $(ONE) $(PY) -m coverage run -m \
-	  pytest $(SHARED) --doctest-modules -m "$(MARKS)" \
+	  pytest $(SHARED) --doctest-modules -m "$(MARKS) and not untraced" \
 	  $(or $(FILES),$(CODE) $(TESTS))
 	$(PY) -m coverage combine --quiet
 	$(PY) -m coverage report --fail-under=95

@@ -80,6 +80,41 @@ def test_ranks_that_wait_outside_of_torch_are_named(tmp_path):
     assert barrier not in text + rest
 
 
+ASKED_WHILE_IT_STARTS = """
+import signal
+import time
+from dpkit.runs.forked import idle, running
+end_with_parent = running._end_with_parent
+def wait_until_asked():
+    end_with_parent()
+    while idle.ASKS not in signal.sigpending():
+        time.sleep(0.01)
+    print("asked", flush=True)
+running._end_with_parent = wait_until_asked
+"""
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_asked_while_it_starts_is_not_ended(tmp_path):
+    """It cannot tell yet where it is."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("get_rank() == ", "get_rank() == -"))
+    program = ASKED_WHILE_IT_STARTS + MAIN
+    run = popen(
+        [sys.executable, "-c", program, "torchrun", "--nproc-per-node", "2",
+         script],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    told, _ = run.communicate()
+    assert run.returncode == 0, told
+    assert told.count("asked\n") == 2
+    assert told.count("has gone on") == 2
+
+
 class OverWatch(watching.IdleWatch):
     """Ranks of which one has ended its program, and uses no CPU."""
 

@@ -1,6 +1,6 @@
 """Ranks that fail: named at once, nothing is left, and the next launch runs.
 
-No test waits for a timeout: each takes a fraction of a second.
+No test waits for a timeout of PyTorch. Most take a fraction of a second.
 """
 
 import gc
@@ -461,6 +461,46 @@ def be_traced(program):
     (lambda: None)()
     sys.settrace(None)
     print(lines)
+
+
+LOCK = threading.Lock()
+
+
+def wait_for_a_lock():
+    """Wait in C, where a thread learns nothing."""
+    if dist.get_rank() == 1:
+        with LOCK:
+            pass
+    total()
+
+
+def end_at_a_limit(is_traced):
+    """What a child process does while it has the lock."""
+    with LOCK:
+        if is_traced:
+            sys.settrace(lambda frame, event, _: None)
+        try:
+            dpkit.sim.launch(wait_for_a_lock, 2, idle_limit=0.5)
+        except RuntimeError as error:
+            print(*error.__notes__, flush=True)
+        sys.settrace(lambda frame, event, _: None)
+        (lambda: None)()
+        sys.settrace(None)
+        print("traced", flush=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_traced", [False, True])
+def test_tracing_goes_on_though_a_rank_waits(is_traced, forking):
+    """On CPython 3.11 a debugger hung in such a launch, and after it."""
+    with start_child(forking, f"end_at_a_limit({is_traced})") as run:
+        try:
+            told, _ = run.communicate()
+        finally:
+            run.kill()
+    note, last = told.splitlines()
+    assert note.startswith("rank 1 does not end: it waits in line ")
+    assert last == "traced"
 
 
 @pytest.mark.parametrize("program", ["total", "spin", "operate"])

@@ -59,6 +59,7 @@ def files_in(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.untraced  # coverage writes files, too
 def test_files_are_as_before(tmp_path):
     """And one rank does not go on from what the ranks have written."""
     (tmp_path / "script.py").write_text(SCRIPT)

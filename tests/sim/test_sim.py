@@ -385,6 +385,7 @@ for _ in range(60):
 """
 
 
+@pytest.mark.untraced  # Ctrl-C in coverage leaves its lock locked
 def test_ctrl_c_in_forward_does_not_end_the_process(forking):
     """PyTorch would end it where Ctrl-C comes while it asks the guard."""
     program = [sys.executable, "-c", INTERRUPTED_FORWARD]

@@ -15,8 +15,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from dpkit.processes import stack_lines
@@ -102,9 +102,24 @@ class ProcessWatch(IdleWatch):
         return places
 
 
+@contextmanager
+def asked_later() -> Iterator[None]:
+    """In this block fork a process that may be asked before it can answer.
+
+    The signal waits until the process calls :func:`tell_when_asked`. Else it
+    would end the process.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {ASKS})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def tell_when_asked(stack: int) -> None:
     """Write where this process is into a file, when a signal asks for it."""
     faulthandler.register(ASKS, stack, all_threads=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {ASKS})
 
 
 def _place(rank: WatchedRank) -> ProgramLine | None:

@@ -35,7 +35,11 @@ from dpkit.processes.run_clock import RunClock, read_uses
 from dpkit.runs.forked.clock import RemoteClock
 from dpkit.runs.forked.group import Calls, ForkedGroup
 from dpkit.runs.forked.host_memory import where_memory_ran_out
-from dpkit.runs.forked.idle import ProcessWatch, tell_when_asked
+from dpkit.runs.forked.idle import (
+    ProcessWatch,
+    asked_later,
+    tell_when_asked,
+)
 from dpkit.runs.forked.other_programs import refuse_other_programs
 from dpkit.runs.forked.proxy import Arrivals, Outcome, Proxy
 from dpkit.runs.forked.requests import (
@@ -264,7 +268,8 @@ class RankProcess:
             target=_run_rank,
             args=(rank, program, world, its, inherited, self.stack, folder),
         )
-        self.process.start()
+        with asked_later():
+            self.process.start()
         its.close()
         assert self.process.pid is not None
         self.pid = self.process.pid

@@ -11,6 +11,7 @@
 """
 
 from dpkit.sim.tensors.backward import (
+    clear_sign,
     in_backward,
     raise_nothing,
     raise_outside,
@@ -23,6 +24,7 @@ from dpkit.sim.tensors.used_parameters import on_device
 
 __all__ = [
     "SimTensor",
+    "clear_sign",
     "in_backward",
     "move_storage",
     "has_to_be_opened",

@@ -16,6 +16,7 @@ In forward PyTorch asks the guard as well: there Ctrl-C waits for the end of
 the call of PyTorch, and a rank is ended at its next operation.
 """
 
+import _thread
 import ctypes
 import signal
 import sys
@@ -278,7 +279,10 @@ def raise_outside(number: int, error: type[BaseException]) -> bool:
     elif _pending_errors[number] and not _is_in_backward(number):
         if time.monotonic() - _pending_since[number] > POLLED_WITHIN:
             _pending_errors[number] = None
-            _raise_at_next_line(number, ctypes.py_object(error))
+            if _SIGN_STOPS_TRACED and sys.gettrace():
+                clear_sign((number, error))
+            else:
+                _raise_at_next_line(number, error)
     return _pending_errors[number] is None
 
 
@@ -296,16 +300,50 @@ def raise_nothing(number: int) -> None:
     is_with_python = _pending_errors.pop(number) is None
     if not is_with_python:
         return
-    # CPython can set the error of a thread to nothing. But CPython 3.11 then
-    # keeps the sign that there is an error, and once a function is traced it
-    # looks for the error for ever: pdb, coverage. So another error takes the
-    # place of this one, and is raised and caught here.
+    # CPython can set the error of a thread to nothing, but CPython 3.11 then
+    # keeps its sign that there is one. So another error takes its place.
     try:
-        _raise_at_next_line(number, ctypes.py_object(_TakenBack))
+        _raise_at_next_line(number, _TakenBack)
         while True:
             pass
     except _TakenBack:
         pass
+
+
+# CPython 3.11 has one sign, for all threads, that a thread has an error to
+# raise at its next line. It stays until some thread raises its own. Meanwhile
+# each thread that is traced, as by pdb or coverage, hangs at the next function
+# that it calls: for ever, if the thread with the error waits for a lock.
+_SIGN_STOPS_TRACED = sys.version_info < (3, 12)
+
+
+def clear_sign(*raised: tuple[int, type[BaseException]]) -> None:
+    """Take away CPython's sign that a thread has an error to raise.
+
+    A thread that has not raised its error keeps it, and raises it once it has
+    been at work for some milliseconds.
+
+    Args:
+        raised: Threads, by their numbers, with errors that they get first, as
+            by :func:`raise_outside`.
+    """
+    is_done = threading.Lock()
+
+    def clear() -> None:
+        try:
+            for number, error in raised:
+                _raise_at_next_line(number, error)
+                time.sleep(0.05)  # so that it raises it now, if it is at work
+            _raise_at_next_line(threading.get_ident(), _TakenBack)
+            while True:
+                pass
+        except _TakenBack:
+            is_done.release()
+
+    is_done.acquire()
+    # A thread that nobody traces, and that Ctrl-C does not interrupt.
+    _thread.start_new_thread(clear, ())
+    is_done.acquire()
 
 
 def _is_in_backward(number: int) -> bool:
@@ -313,5 +351,7 @@ def _is_in_backward(number: int) -> bool:
     return any(frame.f_code is run_backward.__code__ for frame, _ in frames)
 
 
-def _raise_at_next_line(number: int, error: Any) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(number), error)
+def _raise_at_next_line(number: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(number), ctypes.py_object(error)
+    )
