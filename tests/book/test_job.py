@@ -1117,7 +1117,8 @@ def test_a_run_that_diverges_is_told_by_each_rank(forker, tmp_path):
     for rank in range(2):
         *_, last = job.told(rank).splitlines()
         told = f"python -m dpbook: rank {rank} on {host} stops: the run has "
-        assert last.startswith(f"{told}diverged (step: 5, state/model/")
+        begins = last.startswith(f"{told}diverged (step: 5, state/model/")
+        assert begins, job.told(rank)
         assert "Traceback" not in job.told(rank)
     assert list(tmp_path.glob("*.ckpt")) == []
 
