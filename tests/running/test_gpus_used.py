@@ -12,7 +12,8 @@ from tests.repository import ROOT
 from tests.running.gpus_used import table
 
 CELLS = (
-    "import dpkit, torch",
+    "import dpkit, torch; "
+    "dpkit.sim.configure(num_devices=torch.cuda.device_count() + 1)",
     "many = 50 * dpkit.devices(1, kind='sim'); "
     "x = [torch.ones(3, device=d) for d in many]; del x",
     "sim = dpkit.devices(torch.cuda.device_count() + 1); "  # too many
