@@ -21,14 +21,19 @@ def popen(words, *, env=None, **others):
     return subprocess.Popen(words, env=env, **others)
 
 
-def printed(forking, code):
-    """Return what a program prints that is a child of this process."""
-    with forking.Popen(
+def start(forking, code):
+    """Start a program of Python whose output is read as text."""
+    return forking.Popen(
         [sys.executable, "-c", code],
         stdout=forking.PIPE,
         text=True,
         start_new_session=True,
-    ) as run:
+    )
+
+
+def printed(forking, code):
+    """Return what a program prints."""
+    with start(forking, code) as run:
         told, _ = run.communicate()
     return told
 

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 import dpkit
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.memory.garbage import collect_garbage
+from tests.forked_python import start
 from tests.runs.engines_on_ranks import (
     blocks_of,
     loss_of,
@@ -408,12 +409,7 @@ def start_child(forking, call):
         "signal.signal(signal.SIGINT, signal.default_int_handler); "
         f"from tests.runs.test_ranks_failures import *; {call}"
     )
-    return forking.Popen(
-        [sys.executable, "-c", program],
-        stdout=forking.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return start(forking, program)
 
 
 @pytest.mark.parametrize("where", ["forward", "backward"])

@@ -21,6 +21,7 @@ from torch.distributed import distributed_c10d
 import dpkit
 from dpkit.runs.ranks import watching
 from dpkit.sim.devices.configuration import simulation
+from tests.forked_python import start
 from tests.runs.asleep import wait_until_it_waits
 
 SHORT = timedelta(seconds=1)
@@ -578,12 +579,7 @@ def interrupt(forking, program):
         "from tests.runs.test_ranks_waiting import *; "
         f"be_interrupted({program})"
     )
-    with forking.Popen(
-        [sys.executable, "-c", code],
-        stdout=forking.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as run:
+    with start(forking, code) as run:
         try:
             assert run.stdout.readline() == "at it\n"
             # A second one changes nothing, while a rank does not end.

@@ -4,7 +4,6 @@ import copy
 import io
 import pickle
 import signal
-import sys
 import threading
 import time
 
@@ -20,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from dpkit import sim
 from dpkit.sim.devices.configuration import simulation
 from dpkit.sim.tensors.tensor import SimTensor
+from tests.forked_python import start
 
 sim.register()
 sim.register()  # once more is no harm
@@ -388,10 +388,7 @@ for _ in range(60):
 @pytest.mark.untraced  # Ctrl-C in coverage leaves its lock locked
 def test_ctrl_c_in_forward_does_not_end_the_process(forking):
     """PyTorch would end it where Ctrl-C comes while it asks the guard."""
-    program = [sys.executable, "-c", INTERRUPTED_FORWARD]
-    with forking.Popen(
-        program, stdout=forking.PIPE, text=True, start_new_session=True
-    ) as run:
+    with start(forking, INTERRUPTED_FORWARD) as run:
         for i in range(60):
             assert run.stdout.readline() == "at it\n"
             time.sleep(0.005 + i / 6000)

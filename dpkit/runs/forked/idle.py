@@ -103,11 +103,11 @@ class ProcessWatch(IdleWatch):
 
 
 @contextmanager
-def asked_later() -> Iterator[None]:
-    """In this block fork a process that may be asked before it can answer.
+def postponing_questions() -> Iterator[None]:
+    """Fork a process in this block: it may be asked before it can answer.
 
-    The signal waits until the process calls :func:`tell_when_asked`. Else it
-    would end the process.
+    The signal that asks it waits until it calls :func:`tell_when_asked`. Else
+    the signal would end the process.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {ASKS})
     try:

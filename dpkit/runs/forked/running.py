@@ -37,7 +37,7 @@ from dpkit.runs.forked.group import Calls, ForkedGroup
 from dpkit.runs.forked.host_memory import where_memory_ran_out
 from dpkit.runs.forked.idle import (
     ProcessWatch,
-    asked_later,
+    postponing_questions,
     tell_when_asked,
 )
 from dpkit.runs.forked.other_programs import refuse_other_programs
@@ -268,7 +268,7 @@ class RankProcess:
             target=_run_rank,
             args=(rank, program, world, its, inherited, self.stack, folder),
         )
-        with asked_later():
+        with postponing_questions():
             self.process.start()
         its.close()
         assert self.process.pid is not None

@@ -28,7 +28,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from dpkit.sim.tensors import clear_sign, raise_nothing, raise_outside
+from dpkit.sim.tensors import (
+    let_traced_threads_go_on,
+    raise_nothing,
+    raise_outside,
+)
 
 
 class Awaited(Protocol):
@@ -147,7 +151,7 @@ class Scheduler:
             if number == self.number and not self.ended.is_set():
                 self.left_behind.add(self.running)
                 self._left.remove(self.running)
-                clear_sign()
+                let_traced_threads_go_on()
                 self._give_turn()
 
     @property

@@ -11,8 +11,8 @@
 """
 
 from dpkit.sim.tensors.backward import (
-    clear_sign,
     in_backward,
+    let_traced_threads_go_on,
     raise_nothing,
     raise_outside,
 )
@@ -24,10 +24,10 @@ from dpkit.sim.tensors.used_parameters import on_device
 
 __all__ = [
     "SimTensor",
-    "clear_sign",
-    "in_backward",
-    "move_storage",
     "has_to_be_opened",
+    "in_backward",
+    "let_traced_threads_go_on",
+    "move_storage",
     "on_device",
     "plain",
     "raise_nothing",

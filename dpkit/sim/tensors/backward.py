@@ -25,6 +25,7 @@ import time
 import traceback
 from _signal import getsignal  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
@@ -280,7 +281,7 @@ def raise_outside(number: int, error: type[BaseException]) -> bool:
         if time.monotonic() - _pending_since[number] > POLLED_WITHIN:
             _pending_errors[number] = None
             if _SIGN_STOPS_TRACED and sys.gettrace():
-                clear_sign((number, error))
+                _in_untraced_thread(partial(_raise_and_clear, number, error))
             else:
                 _raise_at_next_line(number, error)
     return _pending_errors[number] is None
@@ -298,16 +299,8 @@ def raise_nothing(number: int) -> None:
     if number not in _pending_errors:
         return
     is_with_python = _pending_errors.pop(number) is None
-    if not is_with_python:
-        return
-    # CPython can set the error of a thread to nothing, but CPython 3.11 then
-    # keeps its sign that there is one. So another error takes its place.
-    try:
-        _raise_at_next_line(number, _TakenBack)
-        while True:
-            pass
-    except _TakenBack:
-        pass
+    if is_with_python:
+        _raise_and_catch()
 
 
 # CPython 3.11 has one sign, for all threads, that a thread has an error to
@@ -317,32 +310,47 @@ def raise_nothing(number: int) -> None:
 _SIGN_STOPS_TRACED = sys.version_info < (3, 12)
 
 
-def clear_sign(*raised: tuple[int, type[BaseException]]) -> None:
-    """Take away CPython's sign that a thread has an error to raise.
+def let_traced_threads_go_on() -> None:
+    """Take away CPython's sign, although a thread has not raised its error.
 
-    A thread that has not raised its error keeps it, and raises it once it has
-    been at work for some milliseconds.
-
-    Args:
-        raised: Threads, by their numbers, with errors that they get first, as
-            by :func:`raise_outside`.
+    That thread keeps the error, and raises it once it has been at work for
+    some milliseconds.
     """
+    if _SIGN_STOPS_TRACED:
+        _in_untraced_thread(_raise_and_catch)
+
+
+def _raise_and_clear(number: int, error: type[BaseException]) -> None:
+    """Raise an error in another thread, and take CPython's sign away."""
+    _raise_at_next_line(number, error)
+    time.sleep(0.05)  # a thread that is at work raises it by then
+    _raise_and_catch()
+
+
+def _raise_and_catch() -> None:
+    """Raise an error in this thread, in place of any before it; catch it.
+
+    This takes CPython's sign away. That CPython can set the error of a thread
+    to nothing is no help, as CPython 3.11 then keeps the sign.
+    """
+    try:
+        _raise_at_next_line(threading.get_ident(), _TakenBack)
+        while True:
+            pass
+    except _TakenBack:
+        pass
+
+
+def _in_untraced_thread(call: Callable[[], None]) -> None:
+    """Wait for a call in a thread that nobody traces or interrupts."""
     is_done = threading.Lock()
 
-    def clear() -> None:
-        try:
-            for number, error in raised:
-                _raise_at_next_line(number, error)
-                time.sleep(0.05)  # so that it raises it now, if it is at work
-            _raise_at_next_line(threading.get_ident(), _TakenBack)
-            while True:
-                pass
-        except _TakenBack:
-            is_done.release()
+    def run() -> None:
+        call()
+        is_done.release()
 
     is_done.acquire()
-    # A thread that nobody traces, and that Ctrl-C does not interrupt.
-    _thread.start_new_thread(clear, ())
+    _thread.start_new_thread(run, ())  # threading would have it traced
     is_done.acquire()
 
 
