@@ -18,7 +18,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -673,6 +675,15 @@ class LateStore:
 
 def test_who_stops_has_answered():
     with rolls_called(seconds=600) as listen:  # of which it needs none
+        assert listen(0, 2, LateStore()).lost() == set()
+
+
+def test_nobody_is_lost_while_the_machine_stands_still(monkeypatch):
+    """The wall clock does not count, which goes on meanwhile."""
+    hours = count(step=3600.0).__next__
+    clock = SimpleNamespace(sleep=time.sleep, monotonic=hours)
+    monkeypatch.setattr("dpbook.job.roll_call.time", clock)
+    with rolls_called(seconds=600) as listen:
         assert listen(0, 2, LateStore()).lost() == set()
 
 

@@ -17,11 +17,17 @@ import time
 
 from torch.distributed import Store  # type: ignore[attr-defined]
 
-# How long the ranks have to answer, and how often to look.
+# How long the ranks have to answer, and how often to look. What ends a wait is
+# the number of looks, so that no rank is lost while the machine stands still.
 ROLL_CALL_SECONDS = 10.0
 LOOK_SECONDS = 0.1
 # How long a rank has to notice by itself what the others have noticed.
 NOTICE_SECONDS = 5.0
+
+
+def looks(seconds: float) -> range:
+    """Return one number for each look that fits into some seconds."""
+    return range(round(seconds / LOOK_SECONDS))
 
 
 class RollCall(threading.Thread):
@@ -55,7 +61,7 @@ class RollCall(threading.Thread):
         """Call the roll; return the lost ranks, or None without a store."""
         self._noticed.set()
         self._called.set()
-        self.join(self._seconds + 1)
+        self.join(2 * self._seconds + 1)
         if self._rank not in self.here:
             return None
         # ranks 0, 1, 2: if 0 and 1 answer, 2 is lost; if all answer, and 0
@@ -69,9 +75,11 @@ class RollCall(threading.Thread):
         Return none if this rank calls the roll itself within some seconds.
         """
         self.join()
-        called = self._rank in self.here
-        if not called or self._noticed.wait(NOTICE_SECONDS):
+        if self._rank not in self.here:
             return set()
+        for _ in looks(NOTICE_SECONDS):
+            if self._noticed.wait(LOOK_SECONDS):
+                return set()
         return self._ranks - self.here
 
     def end(self) -> None:
@@ -81,10 +89,11 @@ class RollCall(threading.Thread):
         self.join(1)
 
     def _answer(self) -> None:
-        deadline = time.monotonic() + self._seconds
         self._store.set("roll/called", "")
         self._store.set(f"roll/{self._rank} is here", "")
-        while time.monotonic() < deadline and not self._ended.is_set():
+        for _ in looks(self._seconds):
+            if self._ended.is_set():
+                return
             if self._called.is_set():
                 self._store.set(f"roll/{self._rank} stops", "")
             for rank in self._ranks:
