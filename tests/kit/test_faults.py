@@ -53,7 +53,8 @@ def loop_for_ever():
 
 def keep_the_lock():
     """Let no other thread of this process run."""
-    ctypes.PyDLL(None).sleep(9999)
+    while True:  # a signal ends a sleep: the one that asks where a rank is
+        ctypes.PyDLL(None).sleep(9999)
 
 
 def broadcast():
