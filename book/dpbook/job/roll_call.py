@@ -61,6 +61,7 @@ class RollCall(threading.Thread):
         """Call the roll; return the lost ranks, or None without a store."""
         self._noticed.set()
         self._called.set()
+        # Looks at a slow store take longer, and behind a cut cable forever.
         self.join(2 * self._seconds + 1)
         if self._rank not in self.here:
             return None

@@ -149,37 +149,10 @@ def run_forked(
         world: Any = (ForkedAlikeWorld if alike else ForkedWorld)(
             size, algorithm
         )
-        running = world.scheduler.count
-        # Where its processes keep sockets, which the killed do not remove.
-        folder = os.path.join(gettempdir(), f"pymp-{token_hex(8)}")
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        store = RankStore(world.scheduler, size // world.scheduler.count)
         noted = {} if arrivals is None else arrivals
-        store = RankStore(world.scheduler, size // running)
-        ranks: list[RankProcess] = []
-        stack.callback(_kill, ranks)
-        for rank in range(running):
-            one = RankProcess(
-                rank,
-                program,
-                world=world,
-                store=store,
-                arrivals=noted,
-                before=ranks,
-                folder=folder,
-            )
-            ranks.append(one)
-            stack.callback(os.close, one.stack)
-        threads = [
-            Thread(
-                target=world.scheduler.run,
-                args=(rank, ranks[rank].run),
-                name=f"rank {rank}",
-                daemon=True,
-            )
-            for rank in range(running)
-        ]
-        for thread in threads:
-            thread.start()
+        ranks = _start_ranks(stack, program, world, store, noted)
+        threads = _start_threads(world, ranks)
         watch = ProcessWatch(ranks, limit)
         idle: IdleError | None = None
         try:
@@ -196,6 +169,50 @@ def run_forked(
         if idle is not None:
             raise RankError(str(idle), _outcomes(ranks, watch)) from None
         return _values(world, ranks)
+
+
+def _start_ranks(
+    stack: ExitStack,
+    program: Program,
+    world: Any,
+    store: RankStore,
+    arrivals: Arrivals,
+) -> list["RankProcess"]:
+    """Start the processes of ranks, which the stack ends and cleans up."""
+    # Where its processes keep sockets, which the killed do not remove.
+    folder = os.path.join(gettempdir(), f"pymp-{token_hex(8)}")
+    stack.callback(shutil.rmtree, folder, ignore_errors=True)
+    ranks: list[RankProcess] = []
+    stack.callback(_kill, ranks)
+    for rank in range(world.scheduler.count):
+        one = RankProcess(
+            rank,
+            program,
+            world=world,
+            store=store,
+            arrivals=arrivals,
+            before=ranks,
+            folder=folder,
+        )
+        ranks.append(one)
+        stack.callback(os.close, one.stack)
+    return ranks
+
+
+def _start_threads(world: Any, ranks: list["RankProcess"]) -> list[Thread]:
+    """Start a thread for each rank, which does what its process asks for."""
+    threads = [
+        Thread(
+            target=world.scheduler.run,
+            args=(rank, process.run),
+            name=f"rank {rank}",
+            daemon=True,
+        )
+        for rank, process in enumerate(ranks)
+    ]
+    for thread in threads:
+        thread.start()
+    return threads
 
 
 def check_system() -> None:
