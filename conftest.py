@@ -17,6 +17,10 @@ pytest_plugins = [
     "tests.running.workers",
 ]
 
+# Where it is set, print writes a line and its end apart, and the lines of two
+# processes mix.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _names_in_examples(doctest_namespace: dict[str, Any]) -> None:
